@@ -1,0 +1,57 @@
+"""Durations: the one place that knows milliseconds.
+
+At the public edge a duration is a bare number of milliseconds, a string with a unit, a `timedelta`,
+or an explicit word for "no limit". Inside, everything is float seconds on trio's clock.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import timedelta
+from typing import TypeAlias
+
+Duration: TypeAlias = int | float | str | timedelta
+"""Milliseconds as a bare number, `"250ms" | "30s" | "17m" | "1.5h"`, a `timedelta`, or `"never"` / `math.inf`."""
+
+DEFAULT_TIMEOUT_MS = 1_048_575
+DEFAULT_CONNECT_TIMEOUT_MS = 30_000
+DEFAULT_STUCK_TIMEOUT_MS = 120_000
+
+_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*", re.IGNORECASE)
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_duration(value: Duration | None) -> float | None:
+    """Return *value* in seconds; None means "not set here" and stays None, no limit is `math.inf`.
+
+    Raises:
+      ValueError: not positive, not a number, or text without meaning; the text quotes it.
+      TypeError: not a duration at all (a bool, a list, ...).
+    """
+    if value is None:
+        return None
+    if isinstance(value, timedelta):
+        seconds = value.total_seconds()
+    elif isinstance(value, str):
+        if value.strip().lower() == "never":
+            return math.inf
+        found = _TEXT.fullmatch(value)
+        if found is None:
+            raise ValueError(f'not a duration: {value!r} (use e.g. "250ms", "30s", "17m", "1.5h" or "never")')
+        seconds = float(found[1]) * _UNIT_SECONDS[(found[2] or "ms").lower()]
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = value / 1000
+    else:
+        raise TypeError(f"not a duration: {value!r}")
+    if not seconds > 0:
+        raise ValueError(f"a duration must be positive, not {value!r}")
+    return seconds
+
+
+def try_duration(value: object) -> float | None:
+    """Return *value* in seconds, or None where `parse_duration` would raise."""
+    try:
+        return parse_duration(value)  # type: ignore[arg-type]  # anything may come in, that is the point
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,228 @@
+"""What a provider is: a dialect, without I/O. Context in, request out; native frames in, events out.
+
+A provider needs two pure functions, `request` and `translate`; everything else has a default. One
+instance serves one request: it is made with the endpoint's URL and the IO that drives it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from aiio.context.events import Placed, ResponseEvent
+from aiio.context.types import Message
+from aiio.env.durations import Duration
+from aiio.env.errors import ProviderError, classify_error
+
+Events: TypeAlias = Iterable["ResponseEvent | Placed | dict[str, Any]"]
+"""What `translate` may return: events, dicts that convert to them, and blocks to put in place."""
+
+
+class ProviderIO(Protocol):
+    """What a provider may ask of the IO that drives it (`aiio.IO` has all of it)."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The endpoint's settings with this IO's overrides; a fresh dict each time."""
+        ...
+
+    @property
+    def current_model(self) -> str:
+        """The bare model id of this request."""
+        ...
+
+    @property
+    def endpoint_name(self) -> str:
+        """The endpoint's registered name."""
+        ...
+
+    @property
+    def token(self) -> str | None:
+        """The credential for this request, checked and trimmed; None when the endpoint needs none.
+
+        It goes into a header and nowhere else.
+        """
+        ...
+
+    def tools(self) -> Sequence[Mapping[str, Any]]:
+        """Tool descriptions to publish: `{name, description, input_schema, ...}` each."""
+        ...
+
+    def set_context_usage(self, *, used: float | None = None, total: float | None = None) -> None:
+        """Report tokens used of the context window, and its size, as far as known."""
+        ...
+
+    def set_plan_usage(self, *, label: str | None = None, quotas: Mapping[str, Any] | None = None) -> None:
+        """Report rate limits and plan allowances."""
+        ...
+
+    def repaired(self, what: str, **facts: Any) -> None:
+        """Put a change that the provider made to the copy of the context into the log."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a dialect can carry."""
+
+    tools: bool = False
+    thinking: bool = False
+    streaming: bool = True
+
+
+class Provider:
+    """Base of all dialects: the defaults.
+
+    The defaults for a stream are strict: a stream that ends before `translate` produced a terminal event is
+    a network fault, because a polite close is not a finished answer.
+    """
+
+    name: ClassVar[str] = ""
+    """Registry key; `define_provider` sets it."""
+    label: ClassVar[str] = ""
+    path: ClassVar[str] = ""
+    """Appended to the endpoint's URL."""
+    framing: ClassVar[str] = "sse"
+    """`"sse"` or `"ndjson"`."""
+    capabilities: ClassVar[Capabilities] = Capabilities()
+    timeout: ClassVar[Duration | None] = None
+    connect_timeout: ClassVar[Duration | None] = None
+    stuck_timeout: ClassVar[Duration | None] = None
+
+    def __init__(self, url: str, io: ProviderIO) -> None:
+        self.base_url = url.rstrip("/")
+        self.io = io
+
+    @property
+    def url(self) -> str:
+        """Where this request goes. Never holds a credential."""
+        return self.base_url + self.path
+
+    def request(self, context: Sequence[Message], io: ProviderIO) -> tuple[Mapping[str, Any], Any]:
+        """Return (headers, body) for *context*: valid messages only, records and empty ones left out.
+
+        The messages belong to the caller: read, never changed. The body is JSON data, or None.
+        """
+        raise TypeError(f"provider {self.name or type(self).__name__!r} has no request()")
+
+    def decode(self, frame: bytes) -> Any:
+        """Return the native message in *frame*, by default its JSON value. ValueError: unreadable."""
+        return decode_json(frame)
+
+    def new_state(self) -> Any:
+        """Return what `translate` keeps between frames of one answer."""
+        return {}
+
+    def translate(self, native: Any, state: Any, io: ProviderIO) -> Events:
+        """Return the events that *native* stands for. ValueError: it makes no sense."""
+        raise TypeError(f"provider {self.name or type(self).__name__!r} has no translate()")
+
+    def ending(self, state: Any) -> bool:
+        """Tell whether the answer is complete and only late usage may follow (at most 1 s is granted)."""
+        return False
+
+    def finish(self, state: Any, io: ProviderIO) -> Events:
+        """Return the last events, at the end of the stream; without a terminal one it was cut."""
+        return ()
+
+    def abandon(self, state: Any, io: ProviderIO) -> Events:
+        """Return what is still held back (half a surrogate pair, usage) when the answer is cut short.
+
+        Content events only; the terminal event is made by the caller. `usage` known so far goes into
+        an attribute or key `usage` of *state*.
+        """
+        return ()
+
+    def classify_error(self, error: Exception) -> ProviderError:
+        """Return *error* (an `HttpStatusError`, or anything `open` raised) as a `ProviderError`."""
+        return classify_error(error, self.io.endpoint_name)
+
+    def report_plan_usage(self, headers: Mapping[str, str], io: ProviderIO) -> None:
+        """Read rate limits from response headers into `io.set_plan_usage`; nothing by default."""
+
+
+_P = TypeVar("_P", bound=type)
+
+
+def define_provider(
+    cls: _P | None = None, /, *, name: str | None = None, dialect: str | None = None
+) -> Any:
+    """Complete a plug-in class with the defaults of *dialect*; usable as a decorator.
+
+    Args:
+      cls: a class with `request` and `translate`, or whatever part of a known dialect it replaces.
+      name: registry key; by default the class's own `name`.
+      dialect: a built-in dialect to inherit from (`"chat"`); None: the bare defaults of `Provider`.
+
+    Raises:
+      TypeError: not a class, no usable name, or a hook that breaks the contract; the text names it.
+      ValueError: an unknown *dialect*.
+    """
+    if cls is None:
+        return lambda found: define_provider(found, name=name, dialect=dialect)
+    if not isinstance(cls, type):
+        raise TypeError(f"a provider is a class, not {cls!r}")
+    key = name or getattr(cls, "name", None)
+    if not isinstance(key, str) or not key.strip():
+        raise TypeError(f"provider {cls.__name__} has no name: give define_provider(name=...)")
+    base = dialect_class(dialect)
+    bases = (cls,) if issubclass(cls, base) else (cls, base)
+    completed = type(cls.__name__, bases, {"name": key, "__module__": cls.__module__, "__doc__": cls.__doc__})
+    check_provider(completed)
+    return completed
+
+
+HOOKS = ("request", "translate", "decode", "new_state", "ending", "finish", "abandon", "classify_error")
+REQUIRED = ("request", "translate")
+
+
+def check_provider(cls: Any) -> None:
+    """Raise TypeError, naming the hook, when *cls* can't serve as a provider."""
+    if not isinstance(cls, type) or not issubclass(cls, Provider):
+        raise TypeError(f"a provider is a subclass of aiio.providers.Provider, not {cls!r}")
+    if not cls.name:
+        raise TypeError(f"provider {cls.__name__} has no name")
+    for hook in HOOKS:
+        if not callable(getattr(cls, hook, None)):
+            raise TypeError(f"provider {cls.name!r}: {hook} must be callable")
+    for hook in REQUIRED:
+        if getattr(cls, hook) is getattr(Provider, hook):
+            raise TypeError(f"provider {cls.name!r} has no {hook}()")
+
+
+def dialect_class(dialect: str | None) -> type[Provider]:
+    """Return the class of a built-in dialect. ValueError: there is none of that name."""
+    if dialect is None:
+        return Provider
+    loader = DIALECTS.get(dialect)
+    if loader is None:
+        raise ValueError(f"unknown dialect {dialect!r}; built in: {', '.join(sorted(DIALECTS))}")
+    return loader()
+
+
+def _openai_chat() -> type[Provider]:
+    from .openai_chat import OpenAIChat
+
+    return OpenAIChat
+
+
+DIALECTS: dict[str, Callable[[], type[Provider]]] = {"chat": _openai_chat, "openai_chat": _openai_chat}
+"""Built-in dialects by name, imported when first asked for."""
+
+
+_fast = msgspec.json.Decoder()
+
+
+def decode_json(data: bytes) -> Any:
+    """Return the JSON value in *data*; what the fast decoder refuses (NaN, lone surrogates) goes to the other.
+
+    ValueError: not JSON, or not UTF-8.
+    """
+    try:
+        return _fast.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return json.loads(data.decode("utf-8", "strict"))
