@@ -288,7 +288,7 @@ def is_response_event(value: object) -> bool:
 
 
 def validate_response_event(value: object) -> Any:
-    """Return *value* if it is a well-formed event: known type, and `content_index` an int >= 0 on block events.
+    """Return *value* if it is a well-formed event: known type, `content_index` an int >= 0 on block events.
 
     A Struct is returned as it is. A dict (what a plug-in may hand in) is returned as it is too; `as_event`
     converts it.
@@ -297,7 +297,9 @@ def validate_response_event(value: object) -> Any:
       TypeError: quoting at most 120 characters of the value.
     """
     if type(value) in _CLASSES:
-        if isinstance(value, _BlockEvent) and (type(value.content_index) is not int or value.content_index < 0):
+        if isinstance(value, _BlockEvent) and (
+            type(value.content_index) is not int or value.content_index < 0
+        ):
             raise TypeError(f"invalid response event: {_excerpt(value)}")
         return value
     if isinstance(value, dict):

@@ -1,0 +1,128 @@
+"""Callbacks: their names, a full set of them from a consumer's few, and calling the right one.
+
+A callback is a plain function: events are delivered between two awaits, so that nothing a consumer does
+can reorder them. Async consumers iterate `io.stream(...)` instead.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from .events import EVENT_CLASSES, Error, EventType, validate_response_event
+
+Callback: TypeAlias = Callable[[Any], object]
+CallbackSet: TypeAlias = dict[str, Callback]
+"""One callable per event, under its callback name."""
+
+
+def callback_name(event_name: str) -> str:
+    """Return the callback name of an event: `"text_delta"` gives `"on_text_delta"`.
+
+    TypeError: not a string, or one with an empty part.
+    """
+    if not isinstance(event_name, str):
+        raise TypeError(f"an event name is a string, not {event_name!r}")
+    if not all(event_name.split("_")):
+        raise TypeError(f"not an event name: {event_name!r}")
+    return f"on_{event_name}"
+
+
+CALLBACK_NAMES: tuple[str, ...] = tuple(callback_name(name) for name in EVENT_CLASSES)
+_TERMINAL = (callback_name(EventType.DONE), callback_name(EventType.ERROR))
+_ON_ERROR = callback_name(EventType.ERROR)
+
+
+def ignore_event(event: Any) -> None:
+    """Do nothing: the callback of events that nobody wants."""
+
+
+def normalize_callbacks(
+    callbacks: Mapping[str, Callback | bool | None] | None = None,
+    binding: Mapping[str, Callable[..., object] | bool | None] | None = None,
+) -> CallbackSet:
+    """Return the full callback set for a consumer's *callbacks* and the defaults of a *binding*.
+
+    Args:
+      callbacks: by callback name. A function is used as it is, None or False means "ignore", a missing
+        key means the binding's default.
+      binding: `on_data` takes every event without a callback of its own, `on_log` the text of errors
+        without one, `on_terminal` is called after the handler of `done` and `error`, whatever that is.
+
+    Raises:
+      TypeError: an unknown callback name, a value that is no function, or a coroutine function.
+    """
+    callbacks, binding = callbacks or {}, binding or {}
+    for name in callbacks:
+        if name not in CALLBACK_NAMES:
+            raise TypeError(f"unknown callback {name!r}; there are {', '.join(CALLBACK_NAMES)}")
+    on_data, on_log, on_terminal = (
+        _checked(name, binding.get(name)) for name in ("on_data", "on_log", "on_terminal")
+    )
+    chosen: CallbackSet = dict.fromkeys(CALLBACK_NAMES, on_data or ignore_event)
+    if on_log is not None:
+        chosen[_ON_ERROR] = _logging_errors(on_data or ignore_event, on_log)
+    for name, value in callbacks.items():
+        chosen[name] = _checked(name, value) or ignore_event
+    if on_terminal is not None:
+        for name in _TERMINAL:
+            chosen[name] = _one_after_the_other(chosen[name], on_terminal)
+    return chosen
+
+
+def dispatch(callbacks: Mapping[str, Callback], event: Any) -> None:
+    """Call the entry of a normalized set that *event* belongs to; what it raises propagates.
+
+    TypeError: an invalid event, or a set without a callable for it.
+    """
+    validate_response_event(event)
+    name = callback_name(event["type"] if isinstance(event, dict) else event.type)
+    callback = callbacks.get(name)
+    if not callable(callback):
+        raise TypeError(f"the callback set has no callable {name!r}")
+    callback(event)
+
+
+def handlers_by_class(callbacks: Mapping[str, Callback]) -> dict[type, Callback | None]:
+    """Return a normalized set by event class, None for callbacks that ignore: one look-up an event."""
+    return {
+        cls: None if (callback := callbacks[callback_name(name)]) is ignore_event else callback
+        for name, cls in EVENT_CLASSES.items()
+    }
+
+
+def _checked(name: str, value: Callable[..., object] | bool | None) -> Callable[..., object] | None:
+    """Return *value* if it is a plain function, None if it means "ignore". TypeError: anything else."""
+    if value is None or value is False:
+        return None
+    if not callable(value):
+        raise TypeError(f"callback {name} must be a function, None or False, not {value!r}")
+    called = value if inspect.isroutine(value) else type(value).__call__
+    if any(map(_is_async, (value, called))):
+        raise TypeError(
+            f"callback {name} is a coroutine function; callbacks are plain functions: "
+            f"use `async with io.stream(...)` for async code"
+        )
+    return value
+
+
+def _is_async(function: object) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+
+
+def _logging_errors(on_data: Callback, on_log: Callable[[str], object]) -> Callback:
+    def report(event: Error | dict[str, Any]) -> None:
+        on_data(event)
+        error = event.get("error") if isinstance(event, dict) else event.error
+        on_log(("" if error is None else str(error)) or "unknown error")
+
+    return report
+
+
+def _one_after_the_other(first: Callback, second: Callback) -> Callback:
+    def both(event: Any) -> None:
+        first(event)
+        second(event)
+
+    return both

@@ -1,0 +1,23 @@
+"""Where the library's log lines go: to the program's structlog, or quietly to standard logging.
+
+A library never configures logging. In a program that configured structlog, lines go through its
+processors; in any other they go to the standard logger `aiio`, which shows warnings and worse only.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import structlog
+
+_quiet = structlog.wrap_logger(
+    logging.getLogger("aiio"),
+    processors=[structlog.stdlib.filter_by_level, structlog.stdlib.render_to_log_kwargs],
+    wrapper_class=structlog.stdlib.BoundLogger,
+)
+
+
+def get_logger() -> Any:
+    """Return the logger to use now; ask again for every line, a program may configure structlog later."""
+    return structlog.get_logger("aiio") if structlog.is_configured() else _quiet
