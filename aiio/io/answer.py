@@ -1,0 +1,195 @@
+"""The answer to one request as it comes: frames in, events out, and the message they make.
+
+Everything here is plain function calls between two awaits of `request.py`. `take` runs once per read and
+is the hot path: per event it looks up one handler, feeds the assembler, and calls the handler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+from aiio.context.assemble import Assembler, create_assembler
+from aiio.context.callbacks import handlers_by_class
+from aiio.context.events import (
+    BlockEvent,
+    Done,
+    Error,
+    Placed,
+    Start,
+    Terminal,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    as_event,
+)
+from aiio.context.types import Message
+from aiio.env.errors import ErrorKind, ProviderError
+
+if TYPE_CHECKING:
+    from aiio.providers.base import Provider
+
+    from .io import IO
+
+
+class CallbackFailed(Exception):
+    """Carries what a callback of the caller raised out of the dispatching loops."""
+
+    def __init__(self, crash: BaseException) -> None:
+        super().__init__(crash)
+        self.crash = crash
+
+
+def plugin_fault(where: str, exc: BaseException) -> ProviderError:
+    """Return the fault of a plug-in that raised what its contract does not allow."""
+    return ProviderError(ErrorKind.MALFORMED, f"{where} failed: {type(exc).__name__}: {exc}")
+
+
+class Answer:
+    """One answer, from its first frame to its last.
+
+    Args:
+      io: the IO that runs the request.
+      context: what is sent, for estimating usage.
+      callbacks: the normalized set of callbacks.
+    """
+
+    def __init__(
+        self, io: IO, context: Sequence[Message], callbacks: Mapping[str, Callable[[Any], object]]
+    ) -> None:
+        self._io = io
+        self._handlers = handlers_by_class(callbacks)
+        self.context = context
+        self.assembler: Assembler = create_assembler()
+        self.provider: Provider | None = None
+        """None: it has not come to making the request."""
+        self.state: Any = None
+        """The provider's stream state."""
+        self.headers: Mapping[str, str] = {}
+        """Response headers; empty while there are none."""
+        self.emitted = False
+        """Whether any content event was delivered."""
+        self.keepalives = 0
+        self.terminal: Terminal | None = None
+        """The provider's own terminal event."""
+        self.over = False
+        """Set when nothing that still comes is to be looked at."""
+
+    def begin(self, provider: Provider, state: Any) -> None:
+        """An attempt was made ready: its answer is read by *provider* into *state*."""
+        self.provider, self.state = provider, state
+
+    def take(self, frames: list[bytes]) -> bool:
+        """Translate, assemble and dispatch what one read brought; tell whether it held message data.
+
+        Raises:
+          ProviderError: malformed: the frames can't be read, or the provider broke its contract.
+          CallbackFailed: a callback raised.
+        """
+        provider, state, io = self._running()
+        decode, translate, dispatch_all = provider.decode, provider.translate, self._dispatch_all
+        progress = False
+        try:
+            for frame in frames:
+                if dispatch_all(translate(decode(frame), state, io)):
+                    progress = True
+                if self.over:
+                    break
+        except (CallbackFailed, ProviderError):
+            raise
+        except ValueError as exc:
+            raise ProviderError(
+                ErrorKind.MALFORMED, f"the answer of {io.endpoint_name} can't be read: {exc}"
+            ) from exc
+        except Exception as exc:
+            raise plugin_fault(f"provider {provider.name!r}: translate", exc) from exc
+        return progress
+
+    def finish(self) -> None:
+        """The stream has ended: take the provider's last events, one of which must be terminal.
+
+        Raises what `take` raises, and ProviderError (network) when the answer was cut.
+        """
+        provider, state, io = self._running()
+        try:
+            self._dispatch_all(provider.finish(state, io))
+        except (CallbackFailed, ProviderError):
+            raise
+        except Exception as exc:
+            raise plugin_fault(f"provider {provider.name!r}: finish", exc) from exc
+        if not self.over:
+            raise ProviderError(
+                ErrorKind.NETWORK,
+                f"the answer of {io.endpoint_name} was cut: the stream ended without an end signal",
+                phase="body",
+            )
+
+    def complete(self) -> bool:
+        """Tell whether the answer is whole and only late usage may follow."""
+        provider, state, _ = self._running()
+        return provider.ending(state)
+
+    def dispatch(self, event: Start | BlockEvent | Terminal) -> None:
+        """Call the handler of *event*. CallbackFailed: it raised."""
+        handler = self._handlers[type(event)]
+        if handler is not None:
+            try:
+                handler(event)
+            except BaseException as exc:
+                raise CallbackFailed(exc) from exc
+
+    def _running(self) -> tuple[Provider, Any, IO]:
+        assert self.provider is not None  # `begin` comes before the first frame
+        return self.provider, self.state, self._io
+
+    def _dispatch_all(self, events: Any) -> bool:
+        """Assemble and dispatch one frame's events; tell whether they held message data."""
+        handlers, consume = self._handlers, self.assembler.consume
+        progress = False
+        for event in events:
+            cls = type(event)
+            if cls is TextDelta or cls is ThinkingDelta:
+                if not event.text:
+                    continue
+            elif cls is ToolCallDelta:
+                if not event.arguments:
+                    continue
+            elif cls not in _BLOCK_CLASSES:
+                progress = self._take_other(event) or progress
+                if self.over:
+                    break
+                continue
+            consume(event)
+            progress = self.emitted = True
+            handler = handlers[cls]
+            if handler is not None:
+                try:
+                    handler(event)
+                except BaseException as exc:
+                    raise CallbackFailed(exc) from exc
+                if self.over:  # it called kill_nowait()
+                    break
+        return progress
+
+    def _take_other(self, event: Any) -> bool:
+        """Take what is no block event; tell whether it was message data."""
+        match event:
+            case dict():
+                return self._dispatch_all((as_event(event),))
+            case Placed():
+                self.assembler.consume(event)
+                return True
+            case Start():
+                if event.message is not None:
+                    self.assembler.consume(event)  # the attempt's own `start` was dispatched already
+            case Done() | Error():
+                self.terminal = event
+                self.over = True
+            case None:
+                pass
+            case _:
+                raise TypeError(f"not a response event: {event!r:.120}")
+        return False
+
+
+_BLOCK_CLASSES = frozenset(get_args(BlockEvent))

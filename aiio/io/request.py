@@ -1,0 +1,400 @@
+"""One request, from admission to its terminal event.
+
+    admit                     a FIFO slot in the ledger; no limit runs yet
+    scope overall             from admission to the last byte
+      nursery                 what runs beside the reading; nothing raises out of it
+        scope connect         to the response head: base + 1 ms a body byte
+        scope stuck           while reading: as long as no message data comes
+    settle                    cause -> terminal event, by the table in state.py
+
+Scopes only *stop* things. Why the request ended is a `Cause`, noted once: by whoever stops it at the
+moment of stopping, and by whatever is found in the stream. The first note wins, so that a limit that
+fires while a killed request cleans up, or the other way round, does not rewrite history.
+
+Inside the nursery nothing raises but cancellation; faults and the caller's own exceptions are noted
+and dealt with after it is closed, which is why callers never see an ExceptionGroup.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from aiio.context.events import Start, Terminal
+from aiio.context.log import get_logger
+from aiio.env.errors import ErrorKind, HttpStatusError, ProviderError, classify_error
+from aiio.transports.base import Connection, Transport, TransportRequest
+
+from .answer import Answer, CallbackFailed, plugin_fault
+from .limits import Limits, connect_budget
+from .sanitize import encode_body, split_request
+from .settle import Ending, settle
+from .state import Cause, Step
+from .trace import WriteTrace
+
+if TYPE_CHECKING:
+    from .io import IO
+
+LATE_USAGE = 1.0
+"""Seconds granted after the last piece of the answer for a usage frame that comes late."""
+
+CLEANUP = 5.0
+"""Seconds that closing a connection may take, shielded from cancellation."""
+
+
+class Request:
+    """One request of one IO. Made, run once, and done with.
+
+    Args:
+      io: the IO it belongs to; it is reserved for this request.
+      model: bare model id.
+      answer: what is sent, and who hears the answer.
+      limits: as resolved for this request.
+      after_batch: awaited after each read whose events were dispatched (`stream()` hands them over here).
+    """
+
+    def __init__(
+        self,
+        io: IO,
+        model: str,
+        answer: Answer,
+        limits: Limits,
+        after_batch: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._io = io
+        self._answer = answer
+        self._limits = limits
+        self._after_batch = after_batch
+        self._ending = Ending()
+        self._trace = WriteTrace(endpoint=io.endpoint_name, model=model)
+        self.token: str | None = None
+        """The credential of the running attempt."""
+        self.scope = trio.CancelScope()
+        """What `kill()` cancels. Nothing else does."""
+        self._overall = trio.CancelScope()
+        self._connect: trio.CancelScope | None = None
+        self._reading = False
+        self.settled = trio.Event()
+        """Set when the write has its terminal event and nothing of it runs any more."""
+
+    # -- stopping ---------------------------------------------------------------------------------
+
+    def stop(self, cause: Cause, reason: str | None = None) -> None:
+        """Stop from outside, now, in whatever phase. Sync, from any task or a callback of this request."""
+        self._note(self._expired() or cause, reason)
+        self.scope.cancel(reason or cause.value)
+
+    def _note(self, cause: Cause, reason: str | None = None, **found: Any) -> None:
+        """Note why the request ends, unless something else was first."""
+        if self._ending.cause is not None:
+            return
+        silence = self._trace.silence(trio.current_time())
+        self._ending = Ending(
+            cause=cause, reason=reason, silence=silence, budget=self._budget(cause), **found
+        )
+        self._answer.over = True
+
+    def _over(self) -> bool:
+        """Tell whether the request has come to its end, one way or another."""
+        if self._answer.terminal is not None:
+            self._note(Cause.ANSWERED)
+        return self._ending.cause is not None
+
+    def _budget(self, cause: Cause) -> float | None:
+        match cause:
+            case Cause.OVERALL:
+                return self._limits.overall
+            case Cause.CONNECT:
+                return self._trace.connect_budget
+            case Cause.STUCK:
+                return self._limits.stuck
+            case _:
+                return None
+
+    def _expired(self) -> Cause | None:
+        """Return the limit whose time has come first, if one has. On a tie the wider one."""
+        due = [(self._overall.deadline, Cause.OVERALL)]
+        if self._connect is not None:
+            due.append((self._connect.deadline, Cause.CONNECT))
+        if self._reading:
+            due.append((self._stuck_at(), Cause.STUCK))
+        deadline, cause = min(due, key=lambda pair: pair[0])
+        return cause if deadline <= trio.current_time() else None
+
+    def _stuck_at(self) -> float:
+        assert self._trace.progress_at is not None  # set with the response head, before reading begins
+        return self._trace.progress_at + self._limits.stuck
+
+    # -- running ----------------------------------------------------------------------------------
+
+    async def run(self) -> Terminal:
+        """Run to the terminal event; see `IO.write` for what it returns and raises."""
+        interrupted: BaseException | None = None
+        try:
+            with self.scope:
+                await self._admitted()
+        except BaseException as exc:  # noqa: BLE001  # only cancellation, and crashes of a transport's tasks
+            interrupted = self._interruption(exc)
+        # Whatever ended without a note was ended by a scope: a limit of ours, or somebody else's.
+        self._note(self._expired() or Cause.OUTER)
+        try:
+            terminal = self._settle()
+        finally:
+            self.settled.set()
+        if interrupted is not None:
+            await trio.lowlevel.checkpoint_if_cancelled()  # raises anew what came from outside
+            raise interrupted
+        return terminal
+
+    async def _admitted(self) -> None:
+        """Hold a slot of the ledger while the request is in flight. Raises only cancellation, or groups."""
+        io = self._io
+        await io.env.ledger.acquire(io)
+        try:
+            now = self._trace.admitted_at = trio.current_time()
+            io.env.emit("io_start", io=io)
+            self._overall.deadline = now + self._limits.overall
+            with self._overall:
+                async with trio.open_nursery() as nursery:
+                    await self._attempts(nursery)
+                    nursery.cancel_scope.cancel()
+        finally:
+            io.env.ledger.release(io)
+
+    def _interruption(self, exc: BaseException) -> BaseException | None:
+        """Note what left the nursery; return it if it must go on to the caller."""
+        leaves = _leaves(exc)
+        urgent = [leaf for leaf in leaves if not isinstance(leaf, Exception | trio.Cancelled)]
+        faults = [leaf for leaf in leaves if isinstance(leaf, Exception)]
+        if urgent:
+            self._note(Cause.OUTER)
+            return urgent[0]
+        if faults:  # a bug of the transport, reported like any other plug-in's
+            self._note(Cause.FAULT, fault=plugin_fault("transport", faults[0]))
+        return None if len(faults) == len(leaves) else exc
+
+    async def _attempts(self, nursery: trio.Nursery) -> None:
+        """Make the request, and once more if a refused credential has changed meanwhile."""
+        fault = await self._attempt(nursery)
+        refused = fault is not None and fault.kind is ErrorKind.AUTH and not self._answer.emitted
+        if refused and not self._over() and await self._credential_changed():
+            get_logger().info("request.resend", endpoint=self._io.endpoint_name, why="credential changed")
+            self._io._move(Step.RESEND)
+            fault = await self._attempt(nursery)
+        if fault is not None:
+            self._note(Cause.FAULT, fault=fault)
+
+    async def _credential_changed(self) -> bool:
+        used = self.token
+        try:
+            await self._resolve()
+        except ProviderError:
+            return False  # there is none any more: the refusal is what the caller should hear of
+        return self.token != used
+
+    async def _attempt(self, nursery: trio.Nursery) -> ProviderError | None:
+        """Make the request once: note its end, or return the fault that ended it. Raises only Cancelled."""
+        self._trace.attempts += 1
+        connection: Connection | None = None
+        try:
+            self._io._context_usage.reset()
+            self._answer.dispatch(Start())
+            request = await self._prepare()
+            connection = await self._open(request, nursery)
+            if connection is not None:
+                await self._read(connection)
+        except (HttpStatusError, ProviderError) as exc:
+            return self._classified(exc)
+        except CallbackFailed as exc:
+            self._note(Cause.CRASH, type(exc.crash).__name__, crash=exc.crash)
+        except trio.Cancelled:
+            crashed = (
+                nursery.cancel_scope.cancel_called
+            )  # a task of the transport; `_interruption` reports it
+            if cause := self._expired() or (None if crashed else Cause.OUTER):
+                self._note(cause)
+            raise
+        finally:
+            self._connect = None
+            self._reading = False
+            if connection is not None:
+                self._count(connection)
+                with trio.move_on_after(CLEANUP, shield=True):
+                    await connection.aclose()
+        return None
+
+    async def _resolve(self) -> str:
+        """Return the endpoint's URL, with the credential to use put in place."""
+        io = self._io
+        address = await io.env.resolve(io.endpoint_name, io._overrides)
+        self.token = None if address.credential is None else address.credential.reveal()
+        return io._url or address.url
+
+    async def _prepare(self) -> TransportRequest:
+        """Return the request, ready for the wire."""
+        io, answer = self._io, self._answer
+        url = await self._resolve()
+        io.env.refresh_tool_availability()
+        cls = io.provider_class
+        hook = "constructor"
+        try:
+            provider = cls(url, io)
+            hook = "request"
+            headers, body = split_request(provider.request(answer.context, io))
+            hook = "new_state"
+            answer.begin(provider, provider.new_state())
+            target = provider.url
+        except ProviderError:
+            raise
+        except Exception as exc:  # a plug-in's bug ends its own write, and harms no other
+            raise plugin_fault(f"provider {cls.name!r}: {hook}", exc) from exc
+        encoded = encode_body(body)
+        settings = io.settings
+        self._trace.body_bytes = len(encoded or b"")
+        return TransportRequest(
+            url=target,
+            headers=headers,
+            body=encoded,
+            framing=provider.framing,
+            proxy=io.env.proxy_for(target, settings),
+            **{key: settings[key] for key in _TRANSPORT_SETTINGS if key in settings},
+        )
+
+    async def _open(self, request: TransportRequest, nursery: trio.Nursery) -> Connection | None:
+        """Return the connection once its head is there; None when the connect budget ran out first."""
+        budget = connect_budget(self._limits.connect * 1000, self._trace.body_bytes) / 1000
+        self._trace.connect_budget = budget
+        self._trace.sent_at = now = trio.current_time()
+        transport: Transport = self._io.env.transport(request.url)
+        with trio.CancelScope(deadline=now + budget) as self._connect:
+            connection = await transport.open(request, nursery)
+        if self._connect.cancelled_caught:
+            self._note(Cause.CONNECT)
+            return None
+        self._connect = None
+        self._trace.head_at = self._trace.progress_at = trio.current_time()
+        self._answer.headers = connection.headers
+        self._io._move(Step.HEAD)
+        self._report_plan_usage(connection)
+        return connection
+
+    def _report_plan_usage(self, connection: Connection) -> None:
+        provider = self._answer.provider
+        assert provider is not None  # it made the request
+        try:
+            provider.report_plan_usage(connection.headers, self._io)
+        except Exception as exc:  # noqa: BLE001  # a readout is a courtesy: it never decides about the answer
+            get_logger().warning(
+                "plan_usage.failed", endpoint=self._io.endpoint_name, error=type(exc).__name__
+            )
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    async def _read(self, connection: Connection) -> None:
+        """Read to the end of the answer. Raises what `receive` raises, and `CallbackFailed`."""
+        self._reading = True
+        complete = False
+        while not complete and not self._over():
+            # The scope is not re-armed for every read. When it fires although data came since, the read it
+            # interrupted has lost nothing (`receive` promises that) and goes on under a new scope.
+            with trio.CancelScope(deadline=self._stuck_at()) as stuck:
+                complete = await self._read_on(connection, stuck)
+            if stuck.cancelled_caught and self._stuck_at() <= trio.current_time():
+                self._count(connection)
+                self._note(Cause.STUCK)
+        if not self._over():
+            self._reading = False
+            await self._read_late(connection)
+
+    async def _read_on(self, connection: Connection, stuck: trio.CancelScope) -> bool:
+        """Read until the answer is complete, and return True, or until something ended it."""
+        trace, answer = self._trace, self._answer
+        pings_count = bool(self._io.settings.get("pings_are_progress"))
+        while (frames := await connection.receive()) is not None:
+            trace.frames += len(frames)
+            if answer.take(frames) or (pings_count and self._pinged(connection, frames)):
+                trace.progressed(trio.current_time())
+                if self._after_batch is not None and not self._over():
+                    await self._hand_over(self._after_batch, stuck)
+            if self._over():
+                return False
+            if answer.complete():
+                return True
+        answer.finish()
+        return False
+
+    async def _hand_over(self, after_batch: Callable[[], Awaitable[None]], stuck: trio.CancelScope) -> None:
+        """Wait for the consumer of `stream()`. Its time does not count as the provider's silence."""
+        self._reading, stuck.deadline = False, math.inf
+        await after_batch()
+        self._trace.progress_at = trio.current_time()
+        self._reading, stuck.deadline = True, self._stuck_at()
+
+    def _pinged(self, connection: Connection, frames: list[bytes]) -> bool:
+        before, self._answer.keepalives = self._answer.keepalives, connection.keepalives
+        return bool(frames) or connection.keepalives > before
+
+    async def _read_late(self, connection: Connection) -> None:
+        """The answer is complete: take what usage still comes, for a moment, whatever else the peer does."""
+        answer = self._answer
+        self._overall.deadline = math.inf  # the answer came in time
+        with trio.move_on_after(LATE_USAGE):
+            try:
+                while not answer.over and (frames := await connection.receive()) is not None:
+                    self._trace.frames += len(frames)
+                    answer.take(frames)
+            except ProviderError as exc:
+                get_logger().info("request.unclean_end", endpoint=self._io.endpoint_name, error=exc.message)
+        if not answer.over:
+            answer.finish()
+        self._over()
+
+    # -- ending -----------------------------------------------------------------------------------
+
+    def _settle(self) -> Terminal:
+        """Make the terminal event, tell everybody, and leave the IO ready or closed.
+
+        Raises what a callback raised, if one did.
+        """
+        io, answer, trace, crash = self._io, self._answer, self._trace, self._ending.crash
+        events, terminal = settle(self._ending, answer, io)
+        try:
+            if crash is None:
+                for event in events:
+                    answer.dispatch(event)
+            answer.dispatch(terminal)
+        except CallbackFailed as exc:
+            crash = crash or exc.crash
+        io._finished(terminal)
+        trace.settled(terminal)
+        if trace.admitted_at is not None:
+            io.env.emit("io_done", io=io, terminal=terminal)
+        if crash is not None:
+            raise crash
+        return terminal
+
+    def _classified(self, error: HttpStatusError | ProviderError) -> ProviderError:
+        provider = self._answer.provider
+        if provider is None or isinstance(error, ProviderError):
+            return classify_error(error, self._io.endpoint_name)
+        try:
+            return provider.classify_error(error)
+        except Exception as exc:  # noqa: BLE001  # a plug-in that fails to classify must not hide what happened
+            get_logger().warning("classify.failed", provider=provider.name, error=type(exc).__name__)
+            return classify_error(error, self._io.endpoint_name)
+
+    def _count(self, connection: Connection) -> None:
+        self._trace.bytes_received = connection.bytes_received
+        self._trace.keepalives = self._answer.keepalives = connection.keepalives
+
+
+_TRANSPORT_SETTINGS = ("max_frame_bytes", "max_response_bytes", "max_error_bytes")
+
+
+def _leaves(exc: BaseException) -> list[BaseException]:
+    if isinstance(exc, BaseExceptionGroup):
+        return [leaf for inner in exc.exceptions for leaf in _leaves(inner)]
+    return [exc]

@@ -1,0 +1,84 @@
+"""What leaves a provider for the wire: headers made strings, the body made bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from aiio.env.errors import ErrorKind, ProviderError
+
+_encoder = msgspec.json.Encoder()
+
+
+def sanitize_request(request: Any) -> tuple[dict[str, str], Any]:
+    """Return (headers, body) of what a provider's `request` returned.
+
+    A list or tuple gives its first two items, anything else is the body alone. Header values that are
+    None or callable are dropped, others are made strings; a body of None stays None.
+
+    Raises:
+      ProviderError: malformed: headers that are no mapping, or a body that is not JSON data.
+    """
+    headers, body = split_request(request)
+    encode_body(body)
+    return headers, body
+
+
+def split_request(request: Any) -> tuple[dict[str, str], Any]:
+    """Do what `sanitize_request` does, for a caller that encodes the body next anyway."""
+    if isinstance(request, list | tuple):
+        headers, body = (*request[:2], None, None)[:2] if request else (None, None)
+    else:
+        headers, body = None, request
+    if headers is None:
+        headers = {}
+    if not isinstance(headers, Mapping):
+        raise ProviderError(
+            ErrorKind.MALFORMED, f"request headers must be a mapping, not {type(headers).__name__}"
+        )
+    kept = {
+        str(name): str(value) for name, value in headers.items() if value is not None and not callable(value)
+    }
+    return kept, body
+
+
+def encode_body(body: Any) -> bytes | None:
+    """Return *body* as compact UTF-8 JSON; None stays None.
+
+    Lone surrogates become U+FFFD and pairs are joined, in what is sent only: *body* is not changed.
+
+    Raises:
+      ProviderError: malformed: not JSON data.
+    """
+    if body is None:
+        return None
+    try:
+        try:
+            return _encoder.encode(body)
+        except UnicodeEncodeError:
+            return _encoder.encode(_without_surrogates(body))
+    except (TypeError, ValueError, OverflowError, RecursionError) as exc:
+        raise ProviderError(ErrorKind.MALFORMED, f"request body is not JSON data: {exc}") from exc
+
+
+def body_bytes(body: Any) -> int:
+    """Return the bytes that *body* takes as compact UTF-8 JSON, before any compression; None takes 0."""
+    encoded = encode_body(body)
+    return 0 if encoded is None else len(encoded)
+
+
+def clean_text(text: str) -> str:
+    """Return *text* with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, Mapping):
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_surrogates(item) for item in value]
+    return value

