@@ -12,13 +12,14 @@ from datetime import timedelta
 from typing import TypeAlias
 
 Duration: TypeAlias = int | float | str | timedelta
-"""Milliseconds as a bare number, `"250ms" | "30s" | "17m" | "1.5h"`, a `timedelta`, or `"never"` / `math.inf`."""
+"""Milliseconds as a bare number, `"250ms" | "30s" | "17m" | "1.5h" | "never"`, a `timedelta`, `math.inf`."""
 
 DEFAULT_TIMEOUT_MS = 1_048_575
 DEFAULT_CONNECT_TIMEOUT_MS = 30_000
 DEFAULT_STUCK_TIMEOUT_MS = 120_000
 
 _TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*", re.IGNORECASE)
+_MOST_BITS = 64  # far more milliseconds than anybody waits, and far fewer than overflow a float
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -40,13 +41,21 @@ def parse_duration(value: Duration | None) -> float | None:
         if found is None:
             raise ValueError(f'not a duration: {value!r} (use e.g. "250ms", "30s", "17m", "1.5h" or "never")')
         seconds = float(found[1]) * _UNIT_SECONDS[(found[2] or "ms").lower()]
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = value / 1000
-    else:
+        if math.isinf(seconds):  # so many digits are a slip, and no limit needs the explicit word
+            raise ValueError(f"not a duration: {value[:40]!r}...")
+    elif isinstance(value, bool) or not _is_number(value):
         raise TypeError(f"not a duration: {value!r}")
+    elif isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise ValueError("not a duration: a number of milliseconds with more digits than a clock has")
+    else:
+        seconds = value / 1000
     if not seconds > 0:
         raise ValueError(f"a duration must be positive, not {value!r}")
     return seconds
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float)
 
 
 def try_duration(value: object) -> float | None:

@@ -1,0 +1,115 @@
+"""Looking up endpoints: the known table, the settings and the environment read as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiio.context.events import ErrorKind
+
+from .auth import Secret, read_credential, record_token
+from .endpoints import KNOWN_ENDPOINTS, Endpoint, KnownEndpoint, environment_url
+from .errors import ProviderError
+from .settings import Settings, introduces
+
+_UNKNOWN = KnownEndpoint(key_required=False)
+
+
+class Directory:
+    """Endpoints as *settings* and *environ* have them at the moment of each call; both are live."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._environ = environ
+
+    def names(self) -> list[str]:
+        """All endpoints: the known ones, then those the settings add."""
+        return list(dict.fromkeys([*KNOWN_ENDPOINTS, *self._settings.endpoint_names()]))
+
+    def settings(self, name: str, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the settings of endpoint *name*: a fresh dict, secrets masked. ValueError: unknown."""
+        known = self._known(name)
+        base = known.policy()
+        url = environment_url(known, self._environ)
+        if url is not None:
+            base["url"] = url
+        merged = self._settings.endpoint_settings(name, base, overrides)
+        auth = merged.get("auth")
+        if isinstance(auth, str | Mapping):
+            merged["auth"] = _held(auth)
+        return merged
+
+    def endpoint(self, name: str, overrides: Mapping[str, Any] | None = None) -> Endpoint:
+        """Return endpoint *name*. ValueError: unknown; the text lists the known, and says how to add one."""
+        known, merged = self._known(name), self.settings(name, overrides)
+        token = record_token(merged.pop("auth", None))
+        models = merged.get("models")
+        return Endpoint(
+            name=name,
+            provider=str(merged["provider"]),
+            url=merged["url"],
+            auth=token if isinstance(token, Secret) else None,
+            env_keys=tuple(merged.get("env_keys") or known.env_keys),
+            key_required=bool(merged.get("key_required", known.key_required)),
+            embedded=known.embedded and merged["url"] is None,
+            models=models if isinstance(models, Mapping) and models else None,
+            policy=merged,
+        )
+
+    def credential(self, name: str, overrides: Mapping[str, Any] | None = None) -> Secret | None:
+        """Return the credential for endpoint *name*: the overrides', the record's, or the environment's.
+
+        None: it has none and needs none.
+
+        Raises:
+          ValueError: unknown endpoint.
+          ProviderError: kind auth; it needs one and has none (the text says where to put it), or the
+            one it has can't be sent.
+        """
+        endpoint = self.endpoint(name, overrides)
+        where = f"settings[{name!r}]['auth']"
+        if endpoint.auth is not None:
+            return read_credential(endpoint.auth, where)
+        for variable in endpoint.env_keys:
+            value = self._environ.get(variable)
+            if value is not None and (value.strip() or endpoint.key_required):
+                return read_credential(value, f"the environment variable {variable}")
+        if not endpoint.key_required:
+            return None
+        variables = " or ".join(endpoint.env_keys)
+        places = f"{variables} in the environment, or {where}" if variables else where
+        raise ProviderError(
+            ErrorKind.AUTH, f"no API key for endpoint {name!r}: set {places}", code="no_credential"
+        )
+
+    def url(self, name: str, overrides: Mapping[str, Any] | None = None) -> str:
+        """Return the base URL of endpoint *name*. ProviderError (provider): none; says where to put it."""
+        endpoint = self.endpoint(name, overrides)
+        if endpoint.url:
+            return str(endpoint.url)
+        places = [f"{variable} in the environment" for variable in self._known(name).url_env]
+        places.append(f"settings['providers'][{name!r}]['url']")
+        raise ProviderError(
+            ErrorKind.PROVIDER, f"endpoint {name!r} has no URL: set {', or '.join(places)}", code="no_url"
+        )
+
+    def _known(self, name: str) -> KnownEndpoint:
+        known = KNOWN_ENDPOINTS.get(name)
+        if known is not None:
+            return known
+        if self._settings.policy(name) or introduces(self._settings.record(name)):
+            return _UNKNOWN
+        raise ValueError(
+            f"unknown endpoint {name!r}; known: {', '.join(self.names())}. "
+            "Add one with env.register_endpoint(name, url=...) or in settings['providers']"
+        )
+
+
+def _held(auth: str | Mapping[str, Any]) -> Secret | dict[str, Any]:
+    """Return an auth setting with its secrets in `Secret`s; bad ones too, they are judged when used."""
+    if isinstance(auth, str):
+        return Secret(auth)
+    return {
+        key: Secret(value) if isinstance(value, str) and key != "type" else value
+        for key, value in auth.items()
+    }

@@ -1,0 +1,195 @@
+"""Endpoints: named addresses of model servers, and the ones everybody knows.
+
+An endpoint is a URL that speaks a dialect. What differs between servers of one dialect is data, under
+`policy["quirks"]`; the dialect's provider reads it, and no code branches on an endpoint's name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .auth import Secret
+
+DEFAULT_PROVIDER = "openai_chat"
+"""The dialect of an endpoint that does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One address, as the settings have it at the moment it is looked up."""
+
+    name: str
+    """The part of a selector before its first slash."""
+    provider: str = DEFAULT_PROVIDER
+    """Registry key of its dialect."""
+    url: str | None = None
+    """Base URL; None: known only when it is resolved (the embedded model), or still to be configured."""
+    auth: Secret | None = None
+    """The credential in the settings, unchecked; None: look into the environment."""
+    env_keys: tuple[str, ...] = ()
+    """Environment variables that may hold the credential, first found wins."""
+    key_required: bool = False
+    """Whether a request without a credential is pointless."""
+    embedded: bool = False
+    """Whether the server is a child process of ours."""
+    models: Mapping[str, Any] | None = None
+    """Model ids and what is known about each; None or empty: unknown, any id goes."""
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    """All settings of the endpoint, credentials left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownEndpoint:
+    """What is known about an endpoint without any configuration."""
+
+    url: str | None = None
+    provider: str = DEFAULT_PROVIDER
+    env_keys: tuple[str, ...] = ()
+    url_env: tuple[str, ...] = ()
+    """Environment variables that may hold the URL."""
+    url_suffix: str = ""
+    """Appended to a URL from the environment that does not end in it."""
+    key_required: bool = True
+    embedded: bool = False
+    quirks: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Further policy."""
+
+    def policy(self) -> dict[str, Any]:
+        """Return this as the lowest layer of the endpoint's settings."""
+        return {"provider": self.provider, "url": self.url, "quirks": dict(self.quirks), **self.more}
+
+
+# The quirks of the dialect openai_chat; what is absent is as OpenAI has it.
+#   max_tokens_field         the name of the field
+#   stream_options           True, False, or "obfuscation" where the field of that name is known too
+#   system_role              "system" or "developer"
+#   auth_header              "bearer" or "api-key"
+#   reasoning_replay         "reasoning_content", "reasoning_details", "thinking_parts"
+#   empty_content            "null", "omit" or "empty", beside tool calls
+#   tool_id                  "mistral9": ids of nine letters and digits
+#   reasoning_in_completion  False where completion tokens leave reasoning tokens out
+#   finish_optional          True where an answer may end without a finish reason
+#   files                    "part", or "inline" where there are no file parts
+#   system_first             True where one system message, in front, is all that is taken
+#   tool_then_user           False where a user message may not follow a tool result directly
+#   refusal                  "field", or "text" where messages have no such field
+_COMPATIBLE = {"max_tokens_field": "max_tokens", "stream_options": True, "files": "inline", "refusal": "text"}
+_SELF_HOSTED = {**_COMPATIBLE, "system_first": True}
+
+LOCAL_CONTEXT_WINDOW = 2048
+"""Tokens a slot of the embedded server holds unless `settings["local"]["context_window"]` says more."""
+
+KNOWN_ENDPOINTS: dict[str, KnownEndpoint] = {
+    "openai": KnownEndpoint(
+        url="https://api.openai.com/v1",
+        env_keys=("OPENAI_API_KEY",),
+        url_env=("OPENAI_BASE_URL",),
+        quirks={
+            "max_tokens_field": "max_completion_tokens",
+            "stream_options": "obfuscation",
+            "files": "part",
+        },
+    ),
+    "azure": KnownEndpoint(
+        env_keys=("AZURE_OPENAI_API_KEY",),
+        url_env=("AZURE_OPENAI_ENDPOINT",),
+        url_suffix="/openai/v1",
+        quirks={
+            "max_tokens_field": "max_completion_tokens",
+            "stream_options": True,
+            "auth_header": "api-key",
+            "files": "part",
+        },
+    ),
+    "openrouter": KnownEndpoint(
+        url="https://openrouter.ai/api/v1",
+        env_keys=("OPENROUTER_API_KEY",),
+        quirks={**_COMPATIBLE, "reasoning_replay": "reasoning_details", "files": "part"},
+    ),
+    "deepseek": KnownEndpoint(
+        url="https://api.deepseek.com",
+        env_keys=("DEEPSEEK_API_KEY",),
+        quirks={**_COMPATIBLE, "reasoning_replay": "reasoning_content"},
+    ),
+    "groq": KnownEndpoint(
+        url="https://api.groq.com/openai/v1", env_keys=("GROQ_API_KEY",), quirks={**_COMPATIBLE}
+    ),
+    "mistral": KnownEndpoint(
+        url="https://api.mistral.ai/v1",
+        env_keys=("MISTRAL_API_KEY",),
+        quirks={
+            **_COMPATIBLE,
+            "stream_options": False,  # unknown fields are a 400, and usage comes in the finish chunk anyway
+            "reasoning_replay": "thinking_parts",
+            "empty_content": "empty",
+            "tool_id": "mistral9",
+            "tool_then_user": False,
+            "system_first": True,
+        },
+    ),
+    "xai": KnownEndpoint(
+        url="https://api.x.ai/v1",
+        env_keys=("XAI_API_KEY",),
+        quirks={**_COMPATIBLE, "reasoning_in_completion": False},
+    ),
+    "vllm": KnownEndpoint(
+        url="http://127.0.0.1:8000/v1", env_keys=("VLLM_API_KEY",), key_required=False, quirks=_SELF_HOSTED
+    ),
+    "llamacpp": KnownEndpoint(
+        url="http://127.0.0.1:8080/v1",
+        env_keys=("LLAMA_API_KEY",),
+        key_required=False,
+        quirks={**_SELF_HOSTED, "empty_content": "empty"},
+    ),
+    "local": KnownEndpoint(
+        key_required=False,
+        embedded=True,
+        quirks={**_SELF_HOSTED, "empty_content": "empty"},
+        more={"context_window": LOCAL_CONTEXT_WINDOW},
+    ),
+}
+"""Endpoints that work once their key is in the environment; the table a new dialect adds to."""
+
+RESERVED_NAMES = frozenset(
+    {"providers", "tools", "mcp", "sessions", "max_active", "ca_file", "proxy", "agents"}
+)
+"""Top-level settings that are not endpoints."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def split_selector(selector: object) -> tuple[str, str]:
+    """Return (endpoint, model) of `"endpoint/model"`, cut at the first slash.
+
+    Raises:
+      TypeError: not a string.
+      ValueError: no slash, a blank half, or whitespace around a half; the text quotes it.
+    """
+    if not isinstance(selector, str):
+        raise TypeError(f'a model is selected by "endpoint/model", not by {selector!r}')
+    name, slash, model = selector.partition("/")
+    if not slash or not name or not model or name != name.strip() or model != model.strip():
+        raise ValueError(f'a model is selected by "endpoint/model", not by {selector!r}')
+    return name, model
+
+
+def checked_name(name: object) -> str:
+    """Return *name* if an endpoint can have it. TypeError: not text. ValueError: not usable; quotes it."""
+    if not isinstance(name, str):
+        raise TypeError(f"an endpoint's name is text, not {name!r}")
+    if not _NAME.fullmatch(name) or name in RESERVED_NAMES:
+        raise ValueError(f"{name!r} can't be an endpoint's name")
+    return name
+
+
+def environment_url(known: KnownEndpoint, environ: Mapping[str, str]) -> str | None:
+    """Return the URL that the environment gives for *known*; None: it gives none."""
+    for variable in known.url_env:
+        url = environ.get(variable, "").strip().rstrip("/")
+        if url:
+            return url if url.endswith(known.url_suffix) else url + known.url_suffix
+    return None

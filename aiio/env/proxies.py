@@ -1,0 +1,76 @@
+"""Which proxy a URL goes through, by the environment variables people already have."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import SplitResult, urlsplit
+
+_SCHEMES = {"http": "http", "ws": "http", "https": "https", "wss": "https"}
+_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
+
+
+def proxy_from_environment(url: str, environ: Mapping[str, str]) -> str | None:
+    """Return the proxy URL for *url*, or None for a direct connection.
+
+    `HTTPS_PROXY`, `HTTP_PROXY` and, failing those, `ALL_PROXY`, lower case first; `NO_PROXY` lists
+    exceptions: `*`, a host, a domain with all below it, `host:port`, an address, a CIDR block. Loopback
+    never goes through a proxy that stands in the environment.
+    """
+    parts = urlsplit(url)
+    kind = _SCHEMES.get(parts.scheme)
+    host = (parts.hostname or "").rstrip(".")
+    if kind is None or not host or _is_loopback(host) or _is_exempt(parts, host, environ):
+        return None
+    # In a CGI process HTTP_PROXY comes from a request header `Proxy:`, so only the lower-case one counts.
+    upper = () if kind == "http" and "REQUEST_METHOD" in environ else (f"{kind.upper()}_PROXY",)
+    for name in (f"{kind}_proxy", *upper, "all_proxy", "ALL_PROXY"):
+        value = environ.get(name, "").strip()
+        if value:
+            return with_scheme(value)
+    return None
+
+
+def with_scheme(proxy: str) -> str:
+    """Return *proxy* as a URL; bare `host:port` means http."""
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    address = _address(host)
+    return address is not None and address.is_loopback
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _is_exempt(parts: SplitResult, host: str, environ: Mapping[str, str]) -> bool:
+    listed = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+    port = parts.port or _PORTS[parts.scheme]
+    return any(_covers(rule, host, port) for rule in listed.lower().replace(",", " ").split())
+
+
+def _covers(rule: str, host: str, port: int) -> bool:
+    """Tell whether one entry of NO_PROXY covers *host*."""
+    if rule == "*":
+        return True
+    address = _address(host)
+    if address is not None:
+        try:
+            if address in ipaddress.ip_network(rule.strip("[]"), strict=False):
+                return True
+        except ValueError:
+            pass  # not a network: a name, perhaps with a port
+    name, colon, wanted = rule.rpartition(":")
+    if colon and wanted.isdigit():
+        if int(wanted) != port:
+            return False
+        rule = name
+    rule = rule.strip("[]").removeprefix("*").lstrip(".")
+    return bool(rule) and (host == rule or host.endswith(f".{rule}"))

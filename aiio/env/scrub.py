@@ -1,0 +1,178 @@
+"""Scrubbing: no credential leaves in a log line, an error text or a file.
+
+Two nets, because either alone has holes. *By value*: a `Scrubber` is told every credential that is
+read, and replaces it wherever it shows up, in the encodings it shows up in. *By name*: what stands in
+a place that holds credentials (an `authorization` header, a `key=` in a query, the user part of a
+URL) is masked whether or not anybody knew it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
+
+from .auth import MASK, Secret
+
+SECRET_FIELDS = frozenset(
+    {
+        "authorization",
+        "proxy_authorization",
+        "x_api_key",
+        "api_key",
+        "apikey",
+        "x_goog_api_key",
+        "x_auth_token",
+        "ocp_apim_subscription_key",
+        "cookie",
+        "set_cookie",
+        "access_token",
+        "refresh_token",
+        "id_token",
+        "token",
+        "client_secret",
+        "secret",
+        "password",
+        "passwd",
+        "private_key",
+        "access",
+        "refresh",
+    }
+)
+"""Names whose value is a credential, in headers and in data; `-` and `_` are one, case does not count."""
+
+_IN_TEXT = (
+    r"proxy[-_]authorization|authorization|x[-_]api[-_]key|x[-_]goog[-_]api[-_]key|x[-_]auth[-_]token"
+    r"|ocp[-_]apim[-_]subscription[-_]key|api[-_]?key|set[-_]cookie|access[-_]token|refresh[-_]token"
+    r"|id[-_]token|client[-_]secret|private[-_]key|password|passwd"
+)
+_QUERY = (
+    r"key|api[-_]?key|token|access[-_]token|refresh[-_]token|auth|sig|signature"
+    r"|secret|client[-_]secret|password"
+)
+_BY_NAME = re.compile(
+    # A header or a field, as text, as JSON or as a Python repr (of bytes too).
+    rf"(?P<field>\b(?:{_IN_TEXT})\b\\?[\"']?\s*[:=,]\s*(?:b(?=[\"']))?\\?[\"']?(?:bearer\s+|basic\s+)?)"
+    r"[^\s\"'\\,;&<>)}\]]+"
+    rf"|(?P<query>[?&](?:{_QUERY})=)[^&\s\"'<>#\\]+"
+    r"|(?P<scheme>\b(?:bearer|basic)\s+)(?=\S*[\d=])[A-Za-z0-9._~+/=-]{8,}"
+    r"|(?P<user>://)[^/?#@\s\"'<>]+(?=@)",
+    re.IGNORECASE,
+)
+_HINTS = ("auth", "key", "token", "secret", "pass", "cookie", "bearer", "basic", "sig", "://")
+"""One of these is in whatever `_BY_NAME` finds; looking for them first is a hundred times cheaper."""
+_SECRET_QUERY = re.compile(_QUERY, re.IGNORECASE)
+_HALF_MASKED = re.compile(r"([A-Za-z0-9_-]*)(?:\*{3,}|\u2026|\.{3,})([A-Za-z0-9_-]*)")
+_KEY_LIKE = re.compile(r"(?:sk|pk|rk|gsk|xai|key|hf|nvapi|AIza)(?:[-_]|(?<=AIza))", re.IGNORECASE)
+
+_SHORTEST = 6
+"""A shorter value is masked by name only: replacing it everywhere would eat ordinary words."""
+_PLACEHOLDERS = frozenset(
+    {"ollama", "lm-studio", "api-key", "apikey", "secret", "no-key", "not-needed", "dummy-key"}
+)
+"""What people write where a server wants some key: words, not secrets."""
+_DEEPEST = 64
+
+
+class Scrubber:
+    """Replaces credentials in strings and in JSON-like data by `***`."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+        self._values: re.Pattern[str] | None = None
+
+    def add(self, secret: Secret | str) -> None:
+        """Remember *secret*. Values under 6 characters and well-known placeholders are left to the names."""
+        value = secret.reveal() if isinstance(secret, Secret) else secret
+        if value in self._known or len(value) < _SHORTEST or value.lower() in _PLACEHOLDERS:
+            return
+        self._known.add(value)
+        forms = {form for known in self._known for form in _forms(known)}
+        self._values = re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)))
+
+    def add_url(self, url: str) -> None:
+        """Remember the credentials inside *url*: the password, and query values named like a key."""
+        try:
+            parts = urlsplit(url)
+            password = parts.password
+        except ValueError:
+            return
+        if password:
+            self.add(password)
+        for name, value in parse_qsl(parts.query):
+            if _SECRET_QUERY.fullmatch(name):
+                self.add(value)
+
+    def text(self, text: str) -> str:
+        """Return *text* with every credential masked; the same object when there was none."""
+        if self._values is not None:
+            text = self._values.sub(MASK, text)
+        if "***" in text or "..." in text or "\u2026" in text:
+            text = _HALF_MASKED.sub(self._mask_echo, text)
+        lower = text.lower()
+        if any(hint in lower for hint in _HINTS):
+            text = _BY_NAME.sub(_mask_named, text)
+        return text
+
+    def data(self, value: Any) -> Any:
+        """Return a copy of JSON-like *value* without credentials: strings scrubbed, secret fields masked.
+
+        What is neither a container nor text is kept; what is nested deeper than 64 is cut off.
+        """
+        return self._data(value, _DEEPEST)
+
+    def _data(self, value: Any, levels: int) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Secret):
+            return MASK
+        if isinstance(value, bytes | bytearray):
+            return self.text(value.decode("utf-8", "replace"))
+        if not isinstance(value, Mapping | list | tuple | set | frozenset):
+            return value
+        if levels == 0:
+            return "\u2026"
+        if isinstance(value, Mapping):
+            return {
+                self._data(key, levels - 1): MASK
+                if is_secret_name(key) and item is not None
+                else self._data(item, levels - 1)
+                for key, item in value.items()
+            }
+        return [self._data(item, levels - 1) for item in value]
+
+    def _mask_echo(self, found: re.Match[str]) -> str:
+        """Mask what a provider echoes of a key (`sk-abc***wxyz`); other text keeps its stars and dots."""
+        head, tail = found[1], found[2]
+        ours = any(
+            (len(head) >= 5 and key.startswith(head)) or (len(tail) >= 4 and key.endswith(tail))
+            for key in self._known
+        )
+        if ours or ("*" in found[0] and _KEY_LIKE.match(head)):
+            return MASK
+        return found[0]
+
+
+def is_secret_name(name: object) -> bool:
+    """Tell whether a header or field of this name holds a credential."""
+    return isinstance(name, str) and name.lower().replace("-", "_") in SECRET_FIELDS
+
+
+def _mask_named(found: re.Match[str]) -> str:
+    return f"{found['field'] or found['query'] or found['scheme'] or found['user']}{MASK}"
+
+
+def _forms(value: str) -> set[str]:
+    """The value as it may appear: plain, quoted for a URL, escaped in JSON or a repr, in base64."""
+    encoded = base64.b64encode(value.encode(errors="replace")).decode()
+    return {
+        value,
+        quote(value, safe=""),
+        quote_plus(value),
+        json.dumps(value)[1:-1],
+        repr(value)[1:-1],
+        encoded,
+    }
