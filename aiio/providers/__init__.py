@@ -1,5 +1,26 @@
-"""Dialects, without I/O: context in, request out; native frames in, events out."""
+"""Dialects: what a context becomes on the wire, and what the answer's frames mean. No I/O.
 
-from .base import Capabilities, Provider, ProviderIO, define_provider
+Each dialect is a module of its own and is imported when first used; `base.py` has the contract.
+"""
 
-__all__ = ["Capabilities", "Provider", "ProviderIO", "define_provider"]
+from .base import (
+    Capabilities,
+    Events,
+    Provider,
+    ProviderIO,
+    check_provider,
+    decode_json,
+    define_provider,
+    dialect_class,
+)
+
+__all__ = [
+    "Capabilities",
+    "Events",
+    "Provider",
+    "ProviderIO",
+    "check_provider",
+    "decode_json",
+    "define_provider",
+    "dialect_class",
+]

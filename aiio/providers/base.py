@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -86,7 +86,7 @@ class Provider:
     label: ClassVar[str] = ""
     path: ClassVar[str] = ""
     """Appended to the endpoint's URL."""
-    framing: ClassVar[str] = "sse"
+    framing: ClassVar[Literal["sse", "ndjson"]] = "sse"
     """`"sse"` or `"ndjson"`."""
     capabilities: ClassVar[Capabilities] = Capabilities()
     timeout: ClassVar[Duration | None] = None
@@ -148,9 +148,7 @@ class Provider:
 _P = TypeVar("_P", bound=type)
 
 
-def define_provider(
-    cls: _P | None = None, /, *, name: str | None = None, dialect: str | None = None
-) -> Any:
+def define_provider(cls: _P | None = None, /, *, name: str | None = None, dialect: str | None = None) -> Any:
     """Complete a plug-in class with the defaults of *dialect*; usable as a decorator.
 
     Args:
@@ -218,11 +216,17 @@ _fast = msgspec.json.Decoder()
 
 
 def decode_json(data: bytes) -> Any:
-    """Return the JSON value in *data*; what the fast decoder refuses (NaN, lone surrogates) goes to the other.
+    """Return the JSON value in *data*.
 
-    ValueError: not JSON, or not UTF-8.
+    What the fast decoder refuses (NaN, lone surrogates) goes to the standard library's.
+
+    Raises:
+      ValueError: not JSON, not UTF-8, or nested too deep.
     """
     try:
         return _fast.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return json.loads(data.decode("utf-8", "strict"))
+    except (msgspec.DecodeError, RecursionError):
+        try:
+            return json.loads(data.decode("utf-8"))
+        except RecursionError:
+            raise ValueError("JSON nested too deep") from None

@@ -1,0 +1,103 @@
+"""OpenAI's Chat Completions, and the many servers that speak it.
+
+What a server does differently is data in its setting `quirks` (`quirks.py`); nothing here knows a vendor's
+name. The parts: `chat_messages.py` and `chat_options.py` make the request, `chat_wire.py` decodes frames,
+`chat_stream.py` turns them into events.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from aiio.context.types import Message
+from aiio.env.errors import HttpStatusError, ProviderError
+
+from .base import Capabilities, Events, Provider, ProviderIO
+from .chat_messages import chat_messages
+from .chat_options import audio_mimetype, chat_options, extra_of
+from .chat_stream import Answer
+from .chat_wire import Chunk, End, read_frame
+from .faults import status_fault
+from .history import paired_history
+from .plan_usage import quotas_of
+from .quirks import Quirks
+
+
+class OpenAIChat(Provider):
+    """The Chat Completions dialect."""
+
+    name: ClassVar[str] = "openai_chat"
+    label: ClassVar[str] = "OpenAI Chat Completions"
+    path: ClassVar[str] = "/chat/completions"
+    capabilities: ClassVar[Capabilities] = Capabilities(tools=True, thinking=True)
+
+    @property
+    def url(self) -> str:
+        """Where this request goes: the path comes before a query (Azure's `?api-version=`), and once."""
+        base, mark, query = self.base_url.partition("?")
+        base = base.rstrip("/").removesuffix(self.path)
+        return f"{base}{self.path}{mark}{query}"
+
+    def now(self) -> float:
+        """Return the wall clock, epoch seconds: for dates in headers and the expiry of spoken answers."""
+        return time.time()
+
+    def request(self, context: Sequence[Message], io: ProviderIO) -> tuple[Mapping[str, Any], Any]:
+        """Return (headers, body). ValueError: it names the setting, quirk or file that can't be sent."""
+        settings = io.settings
+        quirks = self._quirks(settings)
+        tools = io.tools()
+        body: dict[str, Any] = {
+            "model": io.current_model,
+            "messages": chat_messages(paired_history(context, io), quirks, io, self.now()),
+            "stream": True,
+            **chat_options(settings, tools, quirks),
+            **extra_of(settings, "extra_body"),
+        }
+        headers: dict[str, Any] = {"Content-Type": "application/json", "Accept": "text/event-stream"}
+        if io.token is not None:
+            bearer = quirks.auth_header == "bearer"
+            headers["Authorization" if bearer else "api-key"] = f"Bearer {io.token}" if bearer else io.token
+        headers.update(extra_of(settings, "extra_headers"))
+        return headers, body
+
+    def decode(self, frame: bytes) -> Chunk | End:
+        """Return the native message in *frame*. ValueError: unreadable."""
+        return read_frame(frame)
+
+    def new_state(self) -> Answer:
+        """Return the empty answer."""
+        settings = self.io.settings
+        return Answer(self._quirks(settings), audio_mimetype(settings))
+
+    def translate(self, native: Chunk | End, state: Answer, io: ProviderIO) -> Events:
+        """Return the events that *native* stands for."""
+        return state.take(native, self.now)
+
+    def ending(self, state: Answer) -> bool:
+        """Tell whether a finish reason was seen; usage and `[DONE]` may follow."""
+        return state.complete
+
+    def finish(self, state: Answer, io: ProviderIO) -> Events:
+        """Return the last events; without a finish reason there is no terminal one."""
+        return state.finish()
+
+    def abandon(self, state: Answer, io: ProviderIO) -> Events:
+        """Return the content that is still held back."""
+        return state.abandon()
+
+    def classify_error(self, error: Exception) -> ProviderError:
+        """Return *error* with the provider's own message, code and retry delay, when it is an HTTP answer."""
+        if isinstance(error, HttpStatusError):
+            return status_fault(error, endpoint=self.io.endpoint_name, now=self.now())
+        return super().classify_error(error)
+
+    def report_plan_usage(self, headers: Mapping[str, str], io: ProviderIO) -> None:
+        """Report the rate limits in *headers*, if there are any."""
+        if quotas := quotas_of(headers, self.now()):
+            io.set_plan_usage(quotas=quotas)
+
+    def _quirks(self, settings: Mapping[str, Any]) -> Quirks:
+        return Quirks.of(settings.get("quirks") or {})

@@ -1,0 +1,47 @@
+"""Rate limits from response headers, as quotas: `{name: {total, remaining, used, reset}}`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from .retry import parse_reset
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_RESOURCE = re.compile(r"x-ratelimit-(limit|remaining|reset)(?:-(requests|tokens|project-tokens))?")
+_UNIFIED = re.compile(r".*ratelimit-unified-(.+)-utilization")
+
+
+def quotas_of(headers: Mapping[str, str], now: float) -> dict[str, dict[str, Any]]:
+    """Return the quotas that *headers* (names lower-cased) report; {} when there are none.
+
+    `reset` is epoch seconds. A value that is negative or junk is absent.
+
+    Args:
+      now: epoch seconds.
+    """
+    quotas: dict[str, dict[str, Any]] = {}
+    bare: dict[str, Any] = {}
+    for name, value in headers.items():
+        if found := _RESOURCE.fullmatch(name):
+            target = quotas.setdefault(found[2].replace("-", "_"), {}) if found[2] else bare
+            _put(target, found[1], value, now)
+        elif (found := _UNIFIED.fullmatch(name)) and _NUMBER.fullmatch(value.strip()):
+            used = float(value) * 100
+            quotas.setdefault(found[1], {}).update(total=100, used=used, remaining=100 - used)
+            _put(quotas[found[1]], "reset", headers.get(name.replace("utilization", "reset"), ""), now)
+    if bare and "requests" not in quotas:
+        quotas["requests"] = bare
+    for quota in quotas.values():
+        if "total" in quota and "remaining" in quota:
+            quota.setdefault("used", quota["total"] - quota["remaining"])
+    return {name: quota for name, quota in quotas.items() if quota}
+
+
+def _put(quota: dict[str, Any], what: str, value: str, now: float) -> None:
+    if what == "reset":
+        if (seconds := parse_reset(value, now)) is not None:
+            quota["reset"] = now + seconds
+    elif _NUMBER.fullmatch(value.strip()):
+        quota["total" if what == "limit" else what] = float(value)
