@@ -1,1 +1,20 @@
+"""Agents: the tool loop over IO, and fleets: many agents under one nursery."""
 
+from __future__ import annotations
+
+from .agent import Agent, AgentState
+from .fleet import Fleet, FleetResult, FleetStats, open_fleet
+from .linkage import repair_linkage
+from .run import AgentResult, Stopped
+
+__all__ = [
+    "Agent",
+    "AgentResult",
+    "AgentState",
+    "Fleet",
+    "FleetResult",
+    "FleetStats",
+    "Stopped",
+    "open_fleet",
+    "repair_linkage",
+]

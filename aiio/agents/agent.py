@@ -1,0 +1,281 @@
+"""`Agent`: a context, a model and tools, and the loop that lets them talk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import trio
+
+from aiio.context.callbacks import Callback, CallbackSet, normalize_callbacks
+from aiio.context.merge import append_valid
+from aiio.context.types import Block, Message, MessageType, Record, system_message, user_message
+from aiio.context.validate import has_content, is_message, validate_context
+from aiio.env.durations import Duration
+from aiio.io.io import IO
+from aiio.io.limits import check_duration
+
+from .run import AgentResult, AgentRun, Phase
+from .toolbox import AgentTool, Toolbox
+
+if TYPE_CHECKING:
+    from aiio.env.env import Env
+
+Callbacks: TypeAlias = Mapping[str, "Callback | bool | None"]
+Input: TypeAlias = "str | list[Block]"
+"""What a user says: text, or content blocks."""
+
+_numbers = count(1)
+
+
+class AgentState(StrEnum):
+    """What an agent is doing."""
+
+    IDLE = "idle"
+    QUEUED = "queued"
+    """Its request waits for a slot (see `env.max_active`)."""
+    ASKING = "asking"
+    """Its request is in flight."""
+    ACTING = "acting"
+    """Tools run for it."""
+    CLOSED = "closed"
+    """It was killed, and nothing of it runs any more."""
+
+
+class AgentIO(IO):
+    """An IO that publishes the tools of one agent."""
+
+    def __init__(self, toolbox: Toolbox, **options: Any) -> None:
+        self._toolbox = toolbox
+        super().__init__(**options)
+
+    def tools(self) -> list[dict[str, Any]]:
+        """Return the tool descriptions that a request would publish now."""
+        return self._toolbox.schemas()
+
+
+class Agent:
+    """One conversation with a model that may call tools. One run at a time.
+
+    Args:
+      env: settings, credentials, the ledger, the tool catalog.
+      model: `"<endpoint>/<model>"`.
+      system: put at the head of the context, unless it stands there already.
+      tools: names in the Env's catalog and plain functions, described by signature and docstring. None or
+        `["*"]`: all of the Env's, `[]`: none. Async functions are awaited. Sync ones run in a thread; one
+        that is cancelled or takes too long is abandoned: it runs on, and its result is dropped.
+      context: messages and records, oldest first. This very list is used and grows.
+      max_rounds: requests one run may make.
+      name: for logs; by default a number is given.
+      tool_timeout: how long one call may take.
+      tool_concurrency: calls of one answer made at a time.
+      settings: overrides laid over the endpoint's settings.
+      timeout, connect_timeout, stuck_timeout: limits of each request; see `IO`.
+      callbacks: plain functions by name (`on_text_delta`, ...), for every run.
+
+    A duration is a `Duration` (a bare number is milliseconds).
+
+    Raises:
+      TypeError, ValueError: what `IO` raises, an invalid context (with the index), tools that are unknown or
+        can't be described, a bad count, duration or callback.
+    """
+
+    def __init__(
+        self,
+        *,
+        env: Env,
+        model: str,
+        system: str | None = None,
+        tools: Sequence[AgentTool] | None = None,
+        context: list[Message | Record] | None = None,
+        max_rounds: int = 32,
+        name: str | None = None,
+        tool_timeout: Duration = "2m",
+        tool_concurrency: int = 4,
+        settings: Mapping[str, Any] | None = None,
+        timeout: Duration | None = None,
+        connect_timeout: Duration | None = None,
+        stuck_timeout: Duration | None = None,
+        callbacks: Callbacks | None = None,
+    ) -> None:
+        if env is None:
+            raise TypeError("an Agent needs an env: async with aiio.open_env() as env: ...")
+        if system is not None and not isinstance(system, str):
+            raise TypeError(f"system is text, not {system!r}")
+        seconds = check_duration("tool_timeout", tool_timeout)
+        if seconds is None:
+            raise TypeError('tool_timeout must be a duration; "never" turns it off')
+        self.env = env
+        self.model = model
+        self.max_rounds = _positive("max_rounds", max_rounds)
+        self.tool_concurrency = _positive("tool_concurrency", tool_concurrency)
+        self.tool_timeout = seconds
+        """In seconds."""
+        self._name = name
+        self._callbacks = dict(callbacks or {})
+        normalize_callbacks(self._callbacks)  # misuse is misuse now, not at the first run
+        self._toolbox = Toolbox(env, tools)
+        self._io = AgentIO(
+            self._toolbox,
+            env=env,
+            model=model,
+            settings=settings,
+            timeout=timeout,
+            connect_timeout=connect_timeout,
+            stuck_timeout=stuck_timeout,
+        )
+        self.context: list[Any] = validate_context([] if context is None else context)
+        """Messages and records, oldest first: all that was said, partial answers too. Between two runs it can
+        be sent as it is; while one runs it should only be read."""
+        if system and not _begins_with(self.context, system):
+            self.context.insert(0, system_message(system))
+        self._pending: list[Input] = []
+        self._run: AgentRun | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<aiio.Agent {self.name} {self.model} {self.state.value}>"
+
+    # -- readouts ---------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """What logs call it."""
+        if self._name is None:
+            self._name = f"agent-{next(_numbers)}"
+        return self._name
+
+    @property
+    def state(self) -> AgentState:
+        """`"idle" | "queued" | "asking" | "acting" | "closed"`."""
+        if self._run is None:
+            return AgentState.CLOSED if self._closed else AgentState.IDLE
+        if self._run.phase is Phase.ACTING:
+            return AgentState.ACTING
+        return AgentState.ASKING if self._io in self.env.active_io else AgentState.QUEUED
+
+    @property
+    def pending(self) -> tuple[Input, ...]:
+        """What was sent and has not joined the context yet."""
+        return tuple(self._pending)
+
+    # -- talking ----------------------------------------------------------------------------------
+
+    async def run(self, text: Input | None = None, callbacks: Callbacks | None = None) -> AgentResult:
+        """Say *text* to the model and let it work until it calls no more tools.
+
+        Args:
+          text: text or content blocks; None answers the context as it stands.
+          callbacks: laid over the agent's own, for this run. Called inside this call, once per request for
+            `on_done` and `on_error`.
+
+        Returns:
+          How it ended. A failed request, `kill()` and too many rounds are results, not exceptions. Nothing is
+          retried: `run()` again sends the context as it stands.
+
+        Raises:
+          trio.BusyResourceError: it runs already; that run is not disturbed. `send` is for then.
+          trio.ClosedResourceError: `kill` was called before.
+          TypeError, ValueError: nothing to say, an invalid context or callback.
+          Exception: what a callback raised, as it is.
+
+        Cancellation: the partial answer, and results for all its calls, are in `context` before `Cancelled`
+        goes on. The agent may run again. Always a checkpoint.
+        """
+        return await self._begin(text, callbacks).go()
+
+    def send(self, text: Input) -> None:
+        """Say *text* without waiting for an answer.
+
+        To a running agent: it joins the context before the next request, after tool results, and causes one
+        if there would have been none. To an idle one: it joins at once, and the next run answers it.
+
+        Raises:
+          trio.ClosedResourceError: `kill` was called before.
+          TypeError, ValueError: nothing to say.
+        """
+        if self._closed:
+            raise trio.ClosedResourceError("this agent was killed; make a new one with its context")
+        self._pending.append(_checked_input(text))
+        if self._run is None:
+            self._absorb()
+
+    async def kill(self, reason: str | None = None) -> None:
+        """Stop the run, wait until it has ended, and close this agent for good.
+
+        The request in flight or in the queue ends with its partial message in `context`; tools that run are
+        cancelled, and their calls get an error result. Before, during and after a run, twice, from any task:
+        all fine. From a callback use `kill_nowait`.
+
+        Cancellation: the run stays killed; only the wait ends. Always a checkpoint.
+        """
+        run = self._run
+        self.kill_nowait(reason)
+        if run is not None:
+            await run.ended.wait()
+        else:
+            await trio.lowlevel.checkpoint()
+
+    def kill_nowait(self, reason: str | None = None) -> None:
+        """Do what `kill` does without waiting; for callbacks, tools, signal handlers and other sync code."""
+        self._closed = True
+        if self._run is not None:
+            self._run.stop(reason)
+        self._io.kill_nowait(reason)
+
+    # -- inside the room --------------------------------------------------------------------------
+
+    def _begin(self, text: Input | None, callbacks: Callbacks | None = None) -> AgentRun:
+        """Check the arguments of a run and reserve this agent for it. Raises what `run` raises for misuse."""
+        if self._closed:
+            raise trio.ClosedResourceError("this agent was killed; make a new one with its context")
+        if self._run is not None:
+            raise trio.BusyResourceError("this agent is running; send() is for saying more meanwhile")
+        handlers: CallbackSet = normalize_callbacks({**self._callbacks, **(callbacks or {})})
+        validate_context(self.context)
+        if text is not None:
+            self._pending.append(_checked_input(text))
+        elif not any(is_message(entry) and has_content(entry) for entry in self.context):
+            raise ValueError("nothing to answer: the context is empty and no text was given")
+        self._absorb()
+        self._run = AgentRun(self, handlers)
+        return self._run
+
+    def _absorb(self) -> None:
+        """Let what was sent join the context."""
+        pending, self._pending = self._pending, []
+        for said in pending:
+            append_valid(self.context, user_message(said))
+
+    def _named(self, name: str) -> None:
+        """Take *name* unless a name was given."""
+        if self._name is None:
+            self._name = name
+
+
+def _positive(option: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{option} must be an int >= 1, not {value!r}")
+    return value
+
+
+def _checked_input(text: object) -> Any:
+    """Return *text* if it says something. TypeError: neither text nor blocks. ValueError: it is empty."""
+    if not isinstance(text, str) and not (
+        isinstance(text, list) and all(isinstance(block, dict) for block in text)
+    ):
+        raise TypeError(f"an agent is told text or a list of content blocks, not {text!r}")
+    if not has_content(user_message(text)):
+        raise ValueError(f"nothing to say: {text!r}")
+    return text
+
+
+def _begins_with(context: Sequence[Any], system: str) -> bool:
+    first = next(filter(is_message, context), None)
+    return (
+        first is not None
+        and first["type"] == MessageType.SYSTEM
+        and first["content"] == system_message(system)["content"]
+    )

@@ -1,0 +1,282 @@
+"""One run of an agent: ask the model, make the calls it wants, ask again, until it has nothing more to call.
+
+    absorb   what was sent to the agent meanwhile joins the context
+    repair   calls and results are paired
+    ask      one write; its message joins the context, whole or partial
+    act      the calls of a whole answer are made; their results join in call order
+
+However a run ends, its context is left in pairs: calls that were not made get an error result that says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import trio
+from structlog.contextvars import bound_contextvars
+
+from aiio.context.callbacks import Callback, CallbackSet
+from aiio.context.events import Done, Error, ErrorKind, FinishReason, Terminal
+from aiio.context.log import get_logger
+from aiio.context.merge import append_valid
+from aiio.context.types import Block, ContentType, Message, Usage, tool_result_message, user_message
+from aiio.context.usage_data import usage_add
+
+from .calls import CANCELLED, CallPolicy, make_calls, note_for_model
+from .linkage import call_ids, repair_linkage, tool_calls, with_unique_calls
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+NOT_WHOLE = "not made: the answer with this call ended early"
+NOT_MADE = "not made: the agent had used up its rounds"
+
+
+class Stopped(StrEnum):
+    """Why a run ended although the model had not finished."""
+
+    MAX_ROUNDS = "max_rounds"
+    KILLED = "killed"
+
+
+class Phase(StrEnum):
+    """What a run is at."""
+
+    ASKING = "asking"
+    ACTING = "acting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentResult:
+    """How a run of an agent ended."""
+
+    terminal: Terminal
+    """The last request's terminal event."""
+    text: str
+    """The text of the last answer, as far as it came; may be empty."""
+    rounds: int
+    """Requests made."""
+    usage: Usage | None
+    """Summed over the requests; None: there was none."""
+    stopped: Stopped | None
+    """Why it ended early; None: the model finished, or its request failed (see `terminal`)."""
+    elapsed_ms: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether the model finished what it was asked."""
+        return self.stopped is None and isinstance(self.terminal, Done)
+
+    @property
+    def outcome(self) -> str:
+        """One word for tables and logs: `done`, an `ErrorKind` (`cancelled` when killed), or `max_rounds`."""
+        if self.stopped is Stopped.KILLED:
+            return ErrorKind.CANCELLED.value
+        if self.stopped is not None:
+            return self.stopped.value
+        return "done" if isinstance(self.terminal, Done) else self.terminal.kind.value
+
+
+class AgentRun:
+    """Made by `Agent`, run once. Holds the agent until it has ended."""
+
+    def __init__(self, agent: Agent, callbacks: CallbackSet) -> None:
+        self._agent = agent
+        self._callbacks = {
+            **callbacks,
+            "on_done": self._taking(callbacks["on_done"]),
+            "on_error": self._taking(callbacks["on_error"]),
+        }
+        self._began = trio.current_time()
+        self._killed = False
+        self._reason: str | None = None
+        self._acting: trio.CancelScope | None = None
+        self._unanswered: list[Block] = []
+        self._calls = 0
+        self._raised: str | None = None
+        """What ended it by raising, in a word."""
+        self._stopped: Stopped | None = None
+        self.terminal: Terminal | None = None
+        """Of the last request; None before the first one ended."""
+        self.rounds = 0
+        self.usage: Usage | None = None
+        self.phase = Phase.ASKING
+        self.ended = trio.Event()
+
+    def stop(self, reason: str | None) -> None:
+        """End the run as soon as may be; its IO is stopped by the caller. Sync, from anywhere."""
+        if not self._killed:
+            self._killed, self._reason = True, reason
+        if self._acting is not None:
+            self._acting.cancel(reason)
+
+    async def go(self) -> AgentResult:
+        """Run to the end; see `Agent.run` for what it returns and raises."""
+        agent = self._agent
+        agent.env.emit("agent_start", agent=agent)
+        result: AgentResult | None = None
+        try:
+            with bound_contextvars(agent=agent.name):
+                await self._rounds()
+            result = self._result()
+            return result
+        except BaseException as exc:
+            cancelled = isinstance(exc, trio.Cancelled)
+            self._raised = "cancelled" if cancelled else f"raised {type(exc).__name__}"
+            raise
+        finally:
+            self._settle()
+            self._report()
+            agent.env.emit("agent_done", agent=agent, result=result)
+
+    # -- the loop ---------------------------------------------------------------------------------
+
+    async def _rounds(self) -> None:
+        agent = self._agent
+        if self._killed:  # between `fleet.start` and the first step of its task
+            await trio.lowlevel.checkpoint()
+            reason = f": {self._reason}" if self._reason else ""
+            self.terminal = Error(error=f"cancelled{reason}", kind=ErrorKind.CANCELLED, cancelled=True)
+            self._stopped = Stopped.KILLED
+            return
+        while True:
+            agent._absorb()
+            repaired = repair_linkage(agent.context)
+            if repaired:
+                get_logger().info("agent.linkage_repaired", agent=agent.name, repairs=repaired)
+            await self._ask()
+            if self._finished():
+                return
+            self._stopped = self._why_stop()
+            if self._stopped is None and self._unanswered:
+                await self._act()
+                self._stopped = self._why_stop()
+            if self._stopped is not None:
+                return
+
+    def _finished(self) -> bool:
+        """Tell whether the last request ends the run by itself: it failed, or the model wants no more."""
+        if isinstance(self.terminal, Error):
+            self._stopped = Stopped.KILLED if self.terminal.cancelled else None
+            return True
+        return not self._unanswered and not self._agent.pending
+
+    def _why_stop(self) -> Stopped | None:
+        if self._killed:
+            return Stopped.KILLED
+        return Stopped.MAX_ROUNDS if self.rounds >= self._agent.max_rounds else None
+
+    async def _ask(self) -> None:
+        """Make one request; its message joins the context however it ends. Raises what `IO.write` raises."""
+        agent = self._agent
+        self.phase = Phase.ASKING
+        self.rounds += 1
+        await agent._io.write(agent.context, self._callbacks)
+
+    def _take(self, terminal: Terminal) -> None:
+        """Keep the books of a request that has ended, before anybody hears of it."""
+        context = self._agent.context
+        self.terminal = terminal
+        self.usage = usage_add(self.usage, terminal.usage)
+        if terminal.message is not None:
+            message = with_unique_calls(terminal.message, call_ids(context))
+            self._unanswered = tool_calls(message)
+            append_valid(context, message)
+
+    async def _act(self) -> None:
+        """Make the calls of the last answer; all of them have a result afterwards, cancelled or not."""
+        agent, calls = self._agent, self._unanswered
+        self.phase = Phase.ACTING
+        self._calls += len(calls)
+        terminal = self.terminal
+        cut = isinstance(terminal, Done) and terminal.finish is FinishReason.LENGTH
+        policy = CallPolicy(
+            timeout=agent.tool_timeout,
+            concurrency=agent.tool_concurrency,
+            scrub=agent.env.scrub,
+            agent=agent.name,
+            cut=cut,
+        )
+        results: dict[int, Message] = {}
+        try:
+            with trio.CancelScope() as self._acting:
+                await make_calls(calls, agent._toolbox, policy, results)
+        finally:
+            self._acting = None
+            self._answer(results, CANCELLED)
+        note = note_for_model(calls, results)
+        if note is not None:
+            append_valid(agent.context, user_message(note))
+
+    def _answer(self, results: Mapping[int, Message], otherwise: str) -> None:
+        """Append the results of the last answer's calls in their order, *otherwise* for those without one."""
+        calls, self._unanswered = self._unanswered, []
+        for place, call in enumerate(calls):
+            result = results.get(place)
+            if result is None:
+                name = str(call.get("name") or "")
+                result = tool_result_message(call["call_id"], name, otherwise, error=True)
+            self._agent.context.append(result)
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Leave a context that can be sent again, and the agent free."""
+        if self._stopped is Stopped.MAX_ROUNDS:
+            why = NOT_MADE
+        elif isinstance(self.terminal, Error):
+            why = NOT_WHOLE
+        else:
+            why = CANCELLED
+        self._answer({}, why)
+        self._agent._absorb()
+        self._agent._run = None
+        self.ended.set()
+
+    def _result(self) -> AgentResult:
+        assert self.terminal is not None  # a run that returns has made a request, or was killed before
+        return AgentResult(
+            terminal=self.terminal,
+            text=message_text(self.terminal.message),
+            rounds=self.rounds,
+            usage=self.usage,
+            stopped=self._stopped,
+            elapsed_ms=(trio.current_time() - self._began) * 1000,
+        )
+
+    def _report(self) -> None:
+        """Write the line `agent.settled`: facts with keys, no content."""
+        usage = self.usage or {}
+        get_logger().info(
+            "agent.settled",
+            agent=self._agent.name,
+            model=self._agent.model,
+            outcome=self._raised or self._result().outcome,
+            reason=self._reason,
+            rounds=self.rounds,
+            tool_calls=self._calls,
+            input_tokens=usage.get("input_tokens"),
+            output_tokens=usage.get("output_tokens"),
+            elapsed_ms=round((trio.current_time() - self._began) * 1000, 1),
+        )
+
+    def _taking(self, callback: Callback) -> Callback:
+        """Return a callback that takes the terminal event, and then does what *callback* does.
+
+        The terminal event reaches callbacks however a write ends, also when it ends by raising.
+        """
+
+        def take(event: Any) -> None:
+            self._take(event)
+            callback(event)
+
+        return take
+
+
+def message_text(message: Message | None) -> str:
+    """Return the text of *message*: its text blocks, joined as they are (citations cut a text in pieces)."""
+    content = () if message is None else message["content"]
+    return "".join(block["text"] for block in content if block.get("type") == ContentType.TEXT)
