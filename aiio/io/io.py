@@ -146,7 +146,7 @@ class IO:
 
     @property
     def plan_usage(self) -> dict[str, Any] | None:
-        """`{label?, quotas: {name: {total?, remaining?, used?, reset?}}}` as last reported; None: never yet."""
+        """`{label?, quotas: {name: {total?, remaining?, used?, reset?}}}` as last reported; None: never."""
         return self._plan_usage.snapshot()
 
     def set_plan_usage(self, *, label: Any = None, quotas: Any = None) -> None:

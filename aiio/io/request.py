@@ -26,6 +26,7 @@ import trio
 from aiio.context.events import Start, Terminal
 from aiio.context.log import get_logger
 from aiio.env.errors import ErrorKind, HttpStatusError, ProviderError, classify_error
+from aiio.env.groups import leaves
 from aiio.transports.base import Connection, Transport, TransportRequest
 
 from .answer import Answer, CallbackFailed, plugin_fault
@@ -166,15 +167,15 @@ class Request:
 
     def _interruption(self, exc: BaseException) -> BaseException | None:
         """Note what left the nursery; return it if it must go on to the caller."""
-        leaves = _leaves(exc)
-        urgent = [leaf for leaf in leaves if not isinstance(leaf, Exception | trio.Cancelled)]
-        faults = [leaf for leaf in leaves if isinstance(leaf, Exception)]
+        found = leaves(exc)
+        urgent = [leaf for leaf in found if not isinstance(leaf, Exception | trio.Cancelled)]
+        faults = [leaf for leaf in found if isinstance(leaf, Exception)]
         if urgent:
             self._note(Cause.OUTER)
             return urgent[0]
         if faults:  # a bug of the transport, reported like any other plug-in's
             self._note(Cause.FAULT, fault=plugin_fault("transport", faults[0]))
-        return None if len(faults) == len(leaves) else exc
+        return None if len(faults) == len(found) else exc
 
     async def _attempts(self, nursery: trio.Nursery) -> None:
         """Make the request, and once more if a refused credential has changed meanwhile."""
@@ -392,9 +393,3 @@ class Request:
 
 
 _TRANSPORT_SETTINGS = ("max_frame_bytes", "max_response_bytes", "max_error_bytes")
-
-
-def _leaves(exc: BaseException) -> list[BaseException]:
-    if isinstance(exc, BaseExceptionGroup):
-        return [leaf for inner in exc.exceptions for leaf in _leaves(inner)]
-    return [exc]

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from aiio.context.text import clean_text
 from aiio.env.errors import ErrorKind, ProviderError
 
 _encoder = msgspec.json.Encoder()
@@ -67,11 +68,6 @@ def body_bytes(body: Any) -> int:
     """Return the bytes that *body* takes as compact UTF-8 JSON, before any compression; None takes 0."""
     encoded = encode_body(body)
     return 0 if encoded is None else len(encoded)
-
-
-def clean_text(text: str) -> str:
-    """Return *text* with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _without_surrogates(value: Any) -> Any:

@@ -81,7 +81,7 @@ def finish(reason: str = "stop", **fields: Any) -> Frames:
 
 
 WILL_END: list[Any] = ["complete"]
-"""A frame after which only late usage may follow. One that is a dict (`{"usage": ...}`) goes into the state."""
+"""A frame after which only late usage may follow. One that is a dict (`{"usage": ...}`) goes into state."""
 
 HANG = Pause(float("inf"))
 Step = Head | Pause | Frames | Ping | Fail | Refuse

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiio.env.errors import ErrorKind, ProviderError
-from aiio.io.sanitize import body_bytes, clean_text, encode_body, sanitize_request
+from aiio.io.sanitize import body_bytes, encode_body, sanitize_request
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,3 @@ def test_H3_lone_surrogates_are_replaced_in_what_is_sent_only() -> None:
     assert json.loads(sent) == {"k�": ["😀 �", ["x�", 1]]}
     assert body == {"k\ud800": ["\ud83d\ude00 \udc00", ("x\ud8ff", 1)]}
     assert body_bytes(body) == len(sent)
-
-
-def test_clean_text_leaves_sound_text_alone() -> None:
-    assert clean_text("añ😀") == "añ😀"
