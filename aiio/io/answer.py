@@ -87,14 +87,8 @@ class Answer:
           CallbackFailed: a callback raised.
         """
         provider, state, io = self._running()
-        decode, translate, dispatch_all = provider.decode, provider.translate, self._dispatch_all
-        progress = False
         try:
-            for frame in frames:
-                if dispatch_all(translate(decode(frame), state, io)):
-                    progress = True
-                if self.over:
-                    break
+            return self._dispatch_all(provider.translate_all(frames, state, io))
         except (CallbackFailed, ProviderError):
             raise
         except ValueError as exc:
@@ -103,7 +97,6 @@ class Answer:
             ) from exc
         except Exception as exc:
             raise plugin_fault(f"provider {provider.name!r}: translate", exc) from exc
-        return progress
 
     def finish(self) -> None:
         """The stream has ended: take the provider's last events, one of which must be terminal.
@@ -143,25 +136,46 @@ class Answer:
         return self.provider, self.state, self._io
 
     def _dispatch_all(self, events: Any) -> bool:
-        """Assemble and dispatch one frame's events; tell whether they held message data."""
+        """Assemble and dispatch *events*; tell whether they held message data.
+
+        Text that goes on in the block of the event before it is put there directly: what `consume` would
+        do with it, without the call.
+        """
         handlers, consume = self._handlers, self.assembler.consume
+        on_text = handlers[TextDelta]
         progress = False
+        text_at = -1
+        slot: Any = None
+        keep: Any = None
         for event in events:
             cls = type(event)
-            if cls is TextDelta or cls is ThinkingDelta:
-                if not event.text:
+            if cls is TextDelta:
+                text = event.text
+                if not text:
                     continue
-            elif cls is ToolCallDelta:
-                if not event.arguments:
+                if event.content_index == text_at and text.__class__ is str:
+                    keep(text)
+                    event._block = slot
+                else:
+                    consume(event)
+                    text_at, slot = event.content_index, event._block
+                    keep = slot.pieces.append
+                handler = on_text
+            elif cls in _BLOCK_CLASSES:
+                if (cls is ThinkingDelta and not event.text) or (
+                    cls is ToolCallDelta and not event.arguments
+                ):
                     continue
-            elif cls not in _BLOCK_CLASSES:
+                consume(event)
+                text_at = -1
+                handler = handlers[cls]
+            else:
+                text_at = -1
                 progress = self._take_other(event) or progress
                 if self.over:
                     break
                 continue
-            consume(event)
             progress = self.emitted = True
-            handler = handlers[cls]
             if handler is not None:
                 try:
                     handler(event)

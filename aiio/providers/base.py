@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -20,6 +20,16 @@ from aiio.env.errors import ProviderError, classify_error
 
 Events: TypeAlias = Iterable["ResponseEvent | Placed | dict[str, Any]"]
 """What `translate` may return: events, dicts that convert to them, and blocks to put in place."""
+
+
+class Working(tuple[()]):
+    """The type of `WORKING`."""
+
+    __slots__ = ()
+
+
+WORKING: Final = Working()
+"""What `translate` returns for a frame that makes no event but reports work on the answer: it is progress."""
 
 
 class ProviderIO(Protocol):
@@ -99,8 +109,10 @@ class Provider:
 
     @property
     def url(self) -> str:
-        """Where this request goes. Never holds a credential."""
-        return self.base_url + self.path
+        """Where this request goes: the path before a query of the base URL, and once. Holds no credential."""
+        base, mark, query = self.base_url.partition("?")
+        base = base.rstrip("/").removesuffix(self.path)
+        return f"{base}{self.path}{mark}{query}"
 
     def request(self, context: Sequence[Message], io: ProviderIO) -> tuple[Mapping[str, Any], Any]:
         """Return (headers, body) for *context*: valid messages only, records and empty ones left out.
@@ -120,6 +132,15 @@ class Provider:
     def translate(self, native: Any, state: Any, io: ProviderIO) -> Events:
         """Return the events that *native* stands for. ValueError: it makes no sense."""
         raise TypeError(f"provider {self.name or type(self).__name__!r} has no translate()")
+
+    def translate_all(self, frames: Iterable[bytes], state: Any, io: ProviderIO) -> Events:
+        """Return the events of all *frames* that one read brought, lazily, in order.
+
+        By default what `decode` and `translate` make of each. A dialect overrides it to spend less on its
+        commonest frame; lazily, because a callback may stop the request between two of the events.
+        """
+        for frame in frames:
+            yield from self.translate(self.decode(frame), state, io)
 
     def ending(self, state: Any) -> bool:
         """Tell whether the answer is complete and only late usage may follow (at most 1 s is granted)."""
@@ -174,7 +195,7 @@ def define_provider(cls: _P | None = None, /, *, name: str | None = None, dialec
     return completed
 
 
-HOOKS = ("request", "translate", "decode", "new_state", "ending", "finish", "abandon", "classify_error")
+HOOKS = ("request", "translate", "translate_all", "decode", "new_state", "ending", "finish", "abandon", "classify_error")
 REQUIRED = ("request", "translate")
 
 
@@ -208,7 +229,18 @@ def _openai_chat() -> type[Provider]:
     return OpenAIChat
 
 
-DIALECTS: dict[str, Callable[[], type[Provider]]] = {"chat": _openai_chat, "openai_chat": _openai_chat}
+def _openai_responses() -> type[Provider]:
+    from .openai_responses import OpenAIResponses
+
+    return OpenAIResponses
+
+
+DIALECTS: dict[str, Callable[[], type[Provider]]] = {
+    "chat": _openai_chat,
+    "openai_chat": _openai_chat,
+    "responses": _openai_responses,
+    "openai_responses": _openai_responses,
+}
 """Built-in dialects by name, imported when first asked for."""
 
 

@@ -52,10 +52,12 @@ class Answer:
         self._facts: dict[str, Any] = {}
         self._loose = False  # the chunk in hand may hold halves of surrogate pairs
         self._unnoted = True  # until id and model are known; they ride on every chunk
-        self._tier: str | None = None
+        self.tier: str | None = None
+        """The service tier as last named."""
         self._next_index = 0
         self._prose: Prose | None = None
-        self._text_at = -1  # index of the open text block while deltas may go straight in, else -1
+        self.text_at = -1
+        """Index of the open text block while plain text may go straight into it, else -1."""
         self._details = Details()  # for the block that ends next
         self._calls = Calls()
         self._called = False
@@ -95,7 +97,7 @@ class Answer:
             self._unnoted
             or native.citations is not None
             or native.x_groq is not None
-            or native.service_tier != self._tier
+            or native.service_tier != self.tier
         ):
             self._note(native)
         for choice in native.choices or ():
@@ -140,8 +142,8 @@ class Answer:
             self._think(delta, out)
         content = delta.content
         if content:
-            if content.__class__ is str and self._text_at >= 0 and not self._loose:
-                out.append(TextDelta(self._text_at, content))
+            if content.__class__ is str and self.text_at >= 0 and not self._loose:
+                out.append(TextDelta(self.text_at, content))
             else:
                 self._content(content, out)
         if delta.refusal:
@@ -166,7 +168,7 @@ class Answer:
             if value:
                 facts[key] = value
         self._unnoted = not ("id" in facts and "model" in facts)
-        self._tier = chunk.service_tier
+        self.tier = chunk.service_tier
         if chunk.citations:
             self._marks["citations"] = chunk.citations
             if chunk.search_results:
@@ -223,8 +225,10 @@ class Answer:
         if prose is None or prose.kind != kind:
             prose = self._open(kind, out)
         prose.write(text, out)
-        direct = kind == TEXT and not prose.held and (self._tags is None or self._tags.done)
-        self._text_at = prose.index if direct else -1
+        direct = (
+            kind == TEXT and not (prose.held or self._unnoted) and (self._tags is None or self._tags.done)
+        )
+        self.text_at = prose.index if direct else -1
 
     def _open(self, kind: str, out: Out) -> Prose:
         self._close_prose(out)
@@ -324,7 +328,7 @@ class Answer:
                 self._write(THINKING if thinking else TEXT, text, out)
 
     def _close_prose(self, out: Out, *, cut: bool = False) -> None:
-        prose, self._prose, self._text_at = self._prose, None, -1
+        prose, self._prose, self.text_at = self._prose, None, -1
         if prose is not None:
             metadata = {} if cut else self._take_details()
             if prose.kind == TEXT and self._marks:

@@ -8,7 +8,7 @@ errors, whole messages) goes to the loose one, which decodes everything and keep
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -81,12 +81,48 @@ class LooseChunk(Chunk, gc=False):
     """The whole object, when it reports an error."""
 
 
+class PlainDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """Text and nothing else; what servers write out although it is empty may stand beside it."""
+
+    content: str
+    role: str | None = None
+    reasoning_content: None = None
+    reasoning: None = None
+    tool_calls: None = None
+    function_call: None = None
+    refusal: None = None
+    audio: None = None
+
+
+class PlainChoice(msgspec.Struct, gc=False):
+    """A choice that goes on."""
+
+    delta: PlainDelta
+    index: Literal[0] = 0
+    finish_reason: None = None
+    usage: None = None
+    error: None = None
+
+
+class PlainChunk(msgspec.Struct, gc=False):
+    """The commonest frame: one choice, more text. A frame that is anything else does not fit."""
+
+    choices: tuple[PlainChoice]
+    usage: None = None
+    error: None = None
+    citations: None = None
+    x_groq: None = None
+    service_tier: str | None = None
+
+
 class End:
     """The `[DONE]` marker."""
 
 
 END = End()
 _typed = msgspec.json.Decoder(Chunk)
+read_plain = msgspec.json.Decoder(PlainChunk).decode
+"""Return the `PlainChunk` in a frame. ValueError: it is not that plain; `read_frame` knows what it is."""
 _BARE_KEEPALIVE = b"ping"  # some servers write it as data
 
 

@@ -8,9 +8,10 @@ name. The parts: `chat_messages.py` and `chat_options.py` make the request, `cha
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from aiio.context.events import TextDelta
 from aiio.context.types import Message
 from aiio.env.errors import HttpStatusError, ProviderError
 
@@ -18,7 +19,7 @@ from .base import Capabilities, Events, Provider, ProviderIO
 from .chat_messages import chat_messages
 from .chat_options import audio_mimetype, chat_options, extra_of
 from .chat_stream import Answer
-from .chat_wire import Chunk, End, read_frame
+from .chat_wire import Chunk, End, read_frame, read_plain
 from .faults import status_fault
 from .history import paired_history
 from .plan_usage import quotas_of
@@ -32,13 +33,6 @@ class OpenAIChat(Provider):
     label: ClassVar[str] = "OpenAI Chat Completions"
     path: ClassVar[str] = "/chat/completions"
     capabilities: ClassVar[Capabilities] = Capabilities(tools=True, thinking=True)
-
-    @property
-    def url(self) -> str:
-        """Where this request goes: the path comes before a query (Azure's `?api-version=`), and once."""
-        base, mark, query = self.base_url.partition("?")
-        base = base.rstrip("/").removesuffix(self.path)
-        return f"{base}{self.path}{mark}{query}"
 
     def now(self) -> float:
         """Return the wall clock, epoch seconds: for dates in headers and the expiry of spoken answers."""
@@ -75,6 +69,24 @@ class OpenAIChat(Provider):
     def translate(self, native: Chunk | End, state: Answer, io: ProviderIO) -> Events:
         """Return the events that *native* stands for."""
         return state.take(native, self.now)
+
+    def translate_all(self, frames: Iterable[bytes], state: Answer, io: ProviderIO) -> Events:
+        """Return the events of all *frames*; one that only adds text costs one decoding and one event."""
+        now = self.now
+        text_at, tier = state.text_at, state.tier
+        for frame in frames:
+            if text_at >= 0 and frame.__class__ is bytes:
+                try:
+                    chunk = read_plain(frame)
+                except (ValueError, RecursionError):
+                    pass
+                else:
+                    if chunk.service_tier == tier:
+                        if text := chunk.choices[0].delta.content:
+                            yield TextDelta(text_at, text)
+                        continue
+            yield from state.take(read_frame(frame), now)
+            text_at, tier = state.text_at, state.tier
 
     def ending(self, state: Answer) -> bool:
         """Tell whether a finish reason was seen; usage and `[DONE]` may follow."""

@@ -222,8 +222,8 @@ def replay_frames(provider: Provider, frames: Iterable[bytes]) -> Replay:
     result = Replay(state=provider.new_state())
     io, state = provider.io, result.state
     try:
-        for frame in frames:
-            result.events.extend(provider.translate(provider.decode(frame), state, io))  # type: ignore[arg-type]
+        for event in provider.translate_all(frames, state, io):
+            result.events.append(event)  # type: ignore[arg-type]
             if result.terminal is not None:
                 break
         else:

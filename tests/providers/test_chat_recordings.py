@@ -92,6 +92,20 @@ def test_both_readers_give_the_same_events(row: Row) -> None:
     assert loose.finish() == typed.finish()
 
 
+@streams
+def test_reading_plain_text_at_once_gives_the_same_events(row: Row) -> None:
+    decoder = SSEDecoder()
+    frames = [*decoder.feed(row.data), *decoder.flush()]
+    one, another = provider(row), provider(row)
+    state, other_state = one.new_state(), another.new_state()
+    for frame in frames:
+        try:
+            expected = list(one.translate(one.decode(frame), state, one.io))
+        except ValueError:
+            break
+        assert list(another.translate_all([frame], other_state, another.io)) == expected
+
+
 def _expectation(row: Row, name: str) -> str:
     value = row.extra[name]
     assert isinstance(value, str)
