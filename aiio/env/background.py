@@ -39,11 +39,13 @@ class Background:
 
     def start_soon(self, fn: Callable[..., Awaitable[Any]], *args: Any, name: object = None) -> None:
         """Run `fn(*args)` in a task of its own. RuntimeError: not open (any more)."""
-        self._opened().start_soon(self._run, fn, args, name=fn if name is None else name)
+        self._opened().start_soon(self._run, self._scope(), fn, args, name=fn if name is None else name)
 
     async def start(self, fn: Callable[..., Awaitable[Any]], *args: Any, name: object = None) -> Any:
         """Run `fn(*args, task_status=...)`, and return what it reports when it has started."""
-        return await self._opened().start(self._run_started, fn, args, name=fn if name is None else name)
+        return await self._opened().start(
+            self._run_started, self._scope(), fn, args, name=fn if name is None else name
+        )
 
     async def cancel(self) -> None:
         """Cancel all children and wait until they are gone. New ones may be started afterwards."""
@@ -86,18 +88,25 @@ class Background:
             )
         return self._nursery
 
-    async def _run(self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
-        with self._scope():
+    async def _run(
+        self, scope: _Registered, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]
+    ) -> None:
+        with scope:
             try:
                 await fn(*args)
             except Exception as exc:  # noqa: BLE001  # a child's crash must not take the body down
                 self._report(_name_of(fn), exc)
 
     async def _run_started(
-        self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], *, task_status: trio.TaskStatus[Any]
+        self,
+        scope: _Registered,
+        fn: Callable[..., Awaitable[Any]],
+        args: tuple[Any, ...],
+        *,
+        task_status: trio.TaskStatus[Any],
     ) -> None:
         status = _Status(task_status)
-        with self._scope():
+        with scope:
             try:
                 await fn(*args, task_status=status)
             except Exception as exc:
@@ -115,14 +124,14 @@ class Background:
 
 
 class _Registered:
-    """A cancel scope that its Background knows while a child runs in it."""
+    """A child's cancel scope, known to its Background from before the child first runs until it ends."""
 
     def __init__(self, owner: Background) -> None:
         self._owner = owner
         self._scope = trio.CancelScope()
+        owner._scopes.add(self._scope)
 
     def __enter__(self) -> None:
-        self._owner._scopes.add(self._scope)
         self._scope.__enter__()
 
     def __exit__(self, *exc: Any) -> bool | None:

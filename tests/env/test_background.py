@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from aiio.env.background import Background
 
@@ -170,3 +170,17 @@ async def test_a_child_without_a_name_is_reported_by_its_repr() -> None:
     await wait_all_tasks_blocked()
     await background.aclose()
     assert reports[0][0] == "<Job>"
+
+
+async def test_a_child_that_has_not_run_yet_is_cancelled_too(autojump_clock: MockClock) -> None:
+    ran: list[str] = []
+
+    async def child() -> None:
+        ran.append("began")
+        await trio.sleep_forever()
+
+    background = Background(Reports())
+    await background.open()
+    background.start_soon(child)
+    await background.aclose()
+    assert trio.current_time() == 0

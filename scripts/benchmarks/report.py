@@ -1,0 +1,105 @@
+"""The results for people, a Markdown table, and for programs, a JSON file."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .loads import Load
+from .measuring import Results
+from .rows import Row
+
+
+def verdict(row: Row, results: Results) -> bool | None:
+    """Tell whether *row* reaches its goal; None: it could not be measured."""
+    value = results.value(row.ratio)
+    return None if value is None else row.met(value)
+
+
+def ratio_table(rows: Sequence[Row], results: Results, *, quick: bool) -> str:
+    """Return the table of ratios; a quick run has no thresholds."""
+    lines = []
+    for row in rows:
+        met = verdict(row, results)
+        if met is None:
+            ok = "could not be measured"
+        elif quick:
+            ok = "it runs"
+        else:
+            ok = "yes" if met else "NO"
+        goal = f"{'≥' if row.at_least else '≤'} {row.goal:g} ({row.issue})"
+        lines.append((row.what, _measured(row, results), goal, ok))
+    return _table(("what", "measured", "goal", "ok"), lines)
+
+
+def _measured(row: Row, results: Results) -> str:
+    text = _number(results.value(row.ratio))
+    return text if row.bracket is None else f"{text} ({_number(results.value(row.bracket))})"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def cost_table(results: Results) -> str:
+    """Return the table of what each contender cost."""
+    lines = []
+    for measured in results.by_cell.values():
+        if measured.fault is None:
+            costs = measured.per_event
+            spread = f"{min(costs):.2f} to {max(costs):.2f}"
+            median = f"{statistics.median(costs):.2f}"
+            lines.append(
+                (_describe(measured.cell.load), measured.cell.contender, median, spread, f"{len(costs)}")
+            )
+    return _table(("load", "contender", "CPU µs per event", "lowest and highest", "processes"), sorted(lines))
+
+
+def _describe(load: Load) -> str:
+    size = f" of {load.piece_bytes / (1 << 20):g} MiB" if load.piece_bytes else ""
+    streams = f"{load.streams} streams x " if load.streams > 1 else ""
+    pace = f"one a {load.period_ms} ms" if load.period_ms else f"{load.batch} a write"
+    frames = "1 frame" if load.events == 1 else f"{load.events:,} frames"
+    return f"chat {load.content}, {streams}{frames}{size}, {pace}"
+
+
+def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, ["---"] * len(head), *lines])
+
+
+def as_json(rows: Sequence[Row], results: Results, *, quick: bool) -> dict[str, Any]:
+    """Return everything measured, as JSON data."""
+    return {
+        "quick": quick,
+        "machine": {
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "cpus": os.cpu_count(),
+        },
+        "rows": [
+            {
+                "name": row.name,
+                "what": row.what,
+                "measured": results.value(row.ratio),
+                "bracket": None if row.bracket is None else results.value(row.bracket),
+                "goal": row.goal,
+                "bound": "at least" if row.at_least else "at most",
+                "issue": row.issue,
+                "ok": verdict(row, results),
+            }
+            for row in rows
+        ],
+        "cells": [
+            {
+                "contender": measured.cell.contender,
+                "load": measured.cell.load.path,
+                "events": measured.cell.load.total_events,
+                "cpu_s": measured.cpu_s,
+                "fault": measured.fault,
+            }
+            for measured in results.by_cell.values()
+        ],
+    }

@@ -1,0 +1,294 @@
+"""The bench itself: what it sends is what it expects, readers are checked, goals are read the right way."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from scripts.benchmarks import __main__ as command
+from scripts.benchmarks import contenders, measuring
+from scripts.benchmarks.contenders import BenchError, Contender
+from scripts.benchmarks.loads import (
+    Load,
+    chat_frames,
+    chat_writes,
+    expected_digest,
+    parse_load,
+    stream_pieces,
+    text_digest,
+)
+from scripts.benchmarks.measuring import Results, loopback_server, measure, read
+from scripts.benchmarks.read_bare import take, unchunk
+from scripts.benchmarks.report import as_json, cost_table, ratio_table, verdict
+from scripts.benchmarks.rows import ROWS, Cell, Ratio, Row
+
+SMALL = Load(events=70, batch=16)
+CELL = Cell(contender="bare", load=SMALL, rounds=2, passes=1)
+ROW = Row(
+    name="self",
+    what="bare / bare",
+    ratio=Ratio(top=CELL, bottom=CELL),
+    bracket=Ratio(top=CELL, bottom=CELL, per_event=False),
+    goal=1.5,
+    issue="test",
+)
+
+
+def measured(cell: Cell, *cpu_s: float) -> Results:
+    results = Results([cell])
+    results[cell].cpu_s = list(cpu_s)
+    return results
+
+
+@pytest.mark.parametrize("load", [SMALL, replace(SMALL, content="arguments", streams=3, period_ms=20)])
+def test_a_load_survives_the_path(load: Load) -> None:
+    assert parse_load(f"/{load.path}/chat/completions") == load
+
+
+@pytest.mark.parametrize("path", ["/", "/favicon.ico", "/text.1.2/chat"])
+def test_a_path_without_a_load_is_refused(path: str) -> None:
+    with pytest.raises(ValueError):
+        parse_load(path)
+
+
+@pytest.mark.parametrize("batch", [1, 64])
+def test_the_writes_carry_the_frames_and_the_frames_the_text(batch: int) -> None:
+    load = replace(SMALL, batch=batch)
+    _, _, body = b"".join(chat_writes(load)).partition(b"\r\n\r\n")
+    bodies: list[bytes] = []
+    rest = unchunk(body, bodies)
+    pieces: list[str] = []
+    assert take(b"".join(bodies), pieces)
+    assert bodies[:-1] == chat_frames(load)
+    assert bodies[-1] == rest == b""
+    assert text_digest(["".join(pieces)]) == expected_digest(load)
+
+
+def test_batches_set_the_number_of_writes() -> None:
+    assert len(chat_writes(replace(SMALL, events=129, batch=64))) == 1 + 2 + 1
+    assert len(chat_writes(replace(SMALL, events=129, batch=1))) == 1 + 128 + 1
+
+
+def test_arguments_join_to_one_json_object() -> None:
+    load = Load(content="arguments", events=50)
+    text = "".join(stream_pieces(replace(load, content="text")))
+    assert json.loads("".join(stream_pieces(load))) == {"text": text}
+    assert b'"finish_reason":"tool_calls"' in b"".join(chat_frames(load))
+
+
+def test_a_huge_piece_has_the_size_asked_for() -> None:
+    assert [len(piece) for piece in stream_pieces(Load(events=2, piece_bytes=100_000))] == [100_000] * 2
+
+
+def test_every_frame_is_what_its_protocol_says() -> None:
+    *frames, end_mark = chat_frames(SMALL)
+    assert end_mark == b"data: [DONE]\n\n"
+    for frame in frames:
+        assert frame.startswith(b"data: ")
+        assert msgspec.json.decode(frame[6:])["object"] == "chat.completion.chunk"
+
+
+def test_rows_have_names_of_their_own_and_known_contenders() -> None:
+    assert len({row.name for row in ROWS}) == len(ROWS)
+    assert {cell.contender for row in ROWS for cell in row.cells()} <= set(contenders.CONTENDERS)
+
+
+def test_quick_rows_are_small() -> None:
+    for row in ROWS:
+        for cell in row.quick().cells():
+            assert cell.rounds == cell.passes == 1
+            assert cell.load.total_events <= 4 * 64
+
+
+def test_a_goal_is_an_upper_bound_unless_it_says_otherwise() -> None:
+    assert ROW.met(1.5)
+    assert not ROW.met(1.51)
+    lower = replace(ROW, at_least=True)
+    assert lower.met(1.5)
+    assert not lower.met(1.49)
+
+
+def test_the_same_reading_with_fewer_rounds_is_measured_once() -> None:
+    results = Results([replace(CELL, rounds=1), CELL])
+    assert len(results.by_cell) == 1
+    assert results[replace(CELL, rounds=1)].cell.rounds == 2
+
+
+def test_ratios_are_of_medians_per_event_or_whole() -> None:
+    double = replace(CELL, load=replace(SMALL, events=140))
+    results = Results([CELL, double])
+    results[CELL].cpu_s = [1.0, 9.0, 1.0]
+    results[double].cpu_s = [3.0, 3.0, 0.1]
+    assert results.value(Ratio(top=double, bottom=CELL)) == pytest.approx(1.5)
+    assert results.value(Ratio(top=double, bottom=CELL, per_event=False)) == pytest.approx(3.0)
+
+
+def test_the_report_shows_what_was_measured() -> None:
+    results = measured(CELL, 0.0007, 0.0014, 0.0021)
+    assert "| bare / bare | 1.00 (1.00) | ≤ 1.5 (test) | yes |" in ratio_table([ROW], results, quick=False)
+    assert "| NO |" in ratio_table([replace(ROW, goal=0.9)], results, quick=False)
+    assert "| it runs |" in ratio_table([replace(ROW, goal=0.9)], results, quick=True)
+    assert "| bare | 20.00 | 10.00 to 30.00 | 3 |" in cost_table(results)
+    one = replace(CELL, load=Load(events=1, piece_bytes=1 << 20, batch=1))
+    assert "| chat text, 1 frame of 1 MiB, 1 a write |" in cost_table(measured(one, 1.0))
+    slow = replace(CELL, load=Load(events=300, batch=1, streams=100, period_ms=20))
+    assert "| chat text, 100 streams x 300 frames, one a 20 ms |" in cost_table(measured(slow, 1.0))
+    data = as_json([ROW], results, quick=False)
+    assert data["rows"][0]["ok"] is True
+    assert data["cells"][0]["cpu_s"] == [0.0007, 0.0014, 0.0021]
+    assert json.loads(json.dumps(data)) == data
+
+
+def test_a_faulty_cell_spoils_its_row_and_no_other() -> None:
+    results = measured(CELL, 0.001)
+    results[CELL].fault = "it fell over"
+    assert verdict(ROW, results) is None
+    assert "| - (-) |" in ratio_table([ROW], results, quick=False)
+    assert "could not be measured" in ratio_table([ROW], results, quick=True)
+    assert results.faults == ["bare on text.70.0.16.1.0: it fell over"]
+
+
+def test_the_bare_reader_is_measured_against_the_real_server() -> None:
+    paced = Cell(contender="bare", load=Load(events=3, batch=1, streams=3, period_ms=1), rounds=1, passes=1)
+    results = measure([CELL, paced], lambda text: None)
+    assert results.faults == []
+    assert len(results[CELL].cpu_s) == 2
+    assert len(results[paced].cpu_s) == 1
+
+
+@pytest.mark.parametrize("content", ["text", "arguments"])
+def test_the_aiio_reader_receives_what_was_sent(content: str) -> None:
+    cells = [
+        Cell(contender="aiio", load=Load(content=content, events=30), rounds=1, passes=2),
+        Cell(
+            contender="aiio", load=Load(content=content, events=3, batch=1, streams=3, period_ms=1), rounds=1
+        ),
+    ]
+    assert measure(cells, lambda text: None).faults == []
+
+
+def test_another_text_than_was_sent_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "expected_digest", lambda load: "another")
+    results = measure([CELL], lambda text: None)
+    assert results[CELL].fault == "the text received is not the text sent"
+
+
+def test_a_reader_that_fails_is_a_fault_that_says_why() -> None:
+    with pytest.raises(BenchError, match=r"(?s)exit code 1.*ConnectionRefusedError"):
+        read("http://127.0.0.1:9", CELL)
+
+
+def test_a_reader_that_hangs_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "RUN_TIMEOUT", 0.0)
+    with loopback_server() as server, pytest.raises(BenchError, match="no result after 0 s"):
+        read(server, CELL)
+
+
+def test_an_environment_that_cannot_be_made_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contenders, "CACHE", tmp_path)
+    calls: list[list[str]] = []
+
+    def fail_to_install(command: list[str]) -> None:
+        calls.append(command)
+        if "pip" in command:
+            raise BenchError("no such package")
+        Path(command[-1], "bin").mkdir(parents=True)
+
+    monkeypatch.setattr(contenders, "_run", fail_to_install)
+    with pytest.raises(BenchError, match="no such package"):
+        contenders.interpreter(Contender(name="peer", module="read_peer", requirements=("peer==1",)))
+    assert [command[1:3] for command in calls] == [["-m", "venv"], ["-m", "pip"]]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_environment_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contenders, "CACHE", tmp_path)
+    calls: list[list[str]] = []
+
+    def pretend(command: list[str]) -> None:
+        calls.append(command)
+        if "venv" in command:
+            Path(command[-1]).mkdir()
+
+    monkeypatch.setattr(contenders, "_run", pretend)
+    peer = Contender(name="peer", module="read_peer", requirements=("peer==1",))
+    assert contenders.interpreter(peer) == contenders.interpreter(peer)
+    assert len(calls) == 2
+    assert contenders.interpreter(replace(peer, requirements=("peer==2",))) != contenders.interpreter(peer)
+
+
+def test_a_command_that_fails_says_what_it_said() -> None:
+    with pytest.raises(BenchError, match=r"(?s)failed:.*no tea"):
+        contenders._run([sys.executable, "-c", "raise SystemExit('no tea')"])
+
+
+@pytest.fixture
+def one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "ROWS", (ROW,))
+
+
+@pytest.mark.usefixtures("one_row")
+def test_the_command_prints_tables_and_writes_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "bench.json"
+    assert command.main(["--quick", "--json", str(target), "--only", "se"]) == 0
+    out, err = capsys.readouterr()
+    assert "| bare / bare |" in out
+    assert "round 1: bare on text.64.0.16.1.0" in err
+    assert json.loads(target.read_text("utf-8"))["quick"] is True
+
+
+@pytest.mark.parametrize(("quick", "code"), [([], 1), (["--quick"], 0)])
+def test_a_missed_goal_matters_unless_quick(
+    quick: list[str], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "ROWS", (replace(ROW, goal=0.5),))
+    assert command.main(quick) == code
+    assert ("| NO |" in capsys.readouterr().out) is (code == 1)
+
+
+@pytest.mark.usefixtures("one_row")
+def test_what_cannot_run_ends_in_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(measuring, "RUN_TIMEOUT", 0.0)
+    assert command.main(["--quick"]) == 1
+    assert "could not be measured: bare on" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("one_row")
+def test_an_unknown_row_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--only", "nonsense"]) == 1
+    assert "no row begins with 'nonsense'; rows: self" in capsys.readouterr().err
+
+
+def test_a_json_file_that_cannot_be_written_is_told_before_measuring(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["--json", str(tmp_path / "missing" / "bench.json")])
+    assert "there is no folder" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("one_row")
+def test_a_server_that_does_not_start_ends_in_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "executable", "false")
+    assert command.main([]) == 1
+    assert "the loopback server did not start" in capsys.readouterr().err
+
+
+def test_the_launcher_runs_from_anywhere(tmp_path: Path) -> None:
+    launcher = contenders.ROOT / "scripts" / "bench"
+    done = subprocess.run([launcher, "--help"], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert "--quick" in done.stdout
