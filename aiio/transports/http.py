@@ -1,0 +1,108 @@
+"""HTTP and HTTPS: one request, one connection, one answer.
+
+`HTTPTransport.open` takes one of two ways. The direct one (http_direct.py) is for nearly everything; a
+request through a proxy, or any request when the caller lent a client, goes the stock way
+(http_stock.py): slower, same results. Neither follows redirects, retries, reads the environment, or
+has timers of its own.
+"""
+
+from __future__ import annotations
+
+import ssl
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Protocol
+
+import httpx
+import trio
+
+from .base import TransportRequest
+from .http_connection import Answer, HTTPConnection, connection_for
+from .http_direct import ANSWER, DirectAnswer, DirectTransport
+from .http_errors import fault, peer_name, scrubbed_url
+from .http_headers import wire_headers
+from .http_stock import LentClient, StockAnswer, proxied_client
+
+
+class HTTPEnv(Protocol):
+    """What the HTTP transport needs to know of an `Env`."""
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """Shared by all connections; asked for at the first https request."""
+        ...
+
+    @property
+    def http_client(self) -> LentClient | None:
+        """A client lent by the caller: httpx's or httpx2's `AsyncClient`, or one with their `stream`."""
+        ...
+
+
+class HTTPTransport:
+    """See `Transport` in base.py. One instance serves all requests of an Env."""
+
+    def __init__(self, env: HTTPEnv) -> None:
+        self._env = env
+        self._client = httpx.AsyncClient(
+            transport=DirectTransport(lambda: env.ssl_context),
+            trust_env=False,
+            follow_redirects=False,
+            timeout=None,
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # nothing is carried between requests
+        )
+
+    async def open(self, request: TransportRequest, nursery: trio.Nursery) -> HTTPConnection:
+        """See `Transport`. trio.ClosedResourceError: the transport was closed before."""
+        if self._client.is_closed:
+            raise trio.ClosedResourceError("this HTTP transport is closed")
+        url = _checked_url(request.url)
+        headers = wire_headers(request.headers)
+        answer: Answer
+        if request.proxy is None and self._env.http_client is None:
+            answer = await self._direct(url, request, headers)
+        else:
+            answer = await self._stock(url, request, headers, nursery)
+        try:
+            return await connection_for(answer, request)
+        except BaseException:
+            await answer.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """Close the shared client; a lent one is not ours to close."""
+        await self._client.aclose()
+
+    async def _direct(
+        self, url: httpx.URL, request: TransportRequest, headers: list[tuple[bytes, bytes]]
+    ) -> DirectAnswer:
+        built = self._client.build_request(request.method, url, headers=headers, content=request.body)
+        response = await self._client.send(built, stream=True)
+        answer: DirectAnswer = response.extensions[ANSWER]
+        return answer
+
+    async def _stock(
+        self,
+        url: httpx.URL,
+        request: TransportRequest,
+        headers: list[tuple[bytes, bytes]],
+        nursery: trio.Nursery,
+    ) -> StockAnswer:
+        client = self._env.http_client
+        if request.proxy is not None:
+            client = proxied_client(request.proxy, self._env.ssl_context)
+        assert client is not None
+        answer = StockAnswer(client, request, peer_name(url), owned=request.proxy is not None)
+        await answer.start(headers, nursery)
+        return answer
+
+
+def _checked_url(url: str) -> httpx.URL:
+    """Return *url*, parsed. ProviderError (malformed): nothing can be sent there; quotes it scrubbed."""
+    try:
+        parsed = httpx.URL(url)
+        if parsed.scheme not in ("http", "https"):
+            raise httpx.UnsupportedProtocol(f"not http or https: {parsed.scheme}")
+        if not parsed.host or (parsed.port or 0) > 65535:
+            raise httpx.InvalidURL("no host, or a port out of range")
+    except (httpx.UnsupportedProtocol, httpx.InvalidURL, ValueError) as exc:
+        raise fault(exc, phase="connect", peer=scrubbed_url(url)) from exc
+    return parsed

@@ -1,0 +1,231 @@
+"""Bodies: the same bytes as h11 finds, whatever the cut, and nothing it would refuse."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+
+import h11
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from aiio.transports.http_body import (
+    BodyDecoder,
+    ChunkedDecoder,
+    GzipDecoder,
+    LengthDecoder,
+    UnknownCoding,
+    body_decoder,
+    content_decoder,
+)
+
+
+def ours(decoder: BodyDecoder, wire: bytes, size: int, *, end: bool = True) -> tuple[bytes, str]:
+    body = b"".join(decoder.feed(wire[i : i + size]) for i in range(0, len(wire), size))
+    if end:
+        decoder.eof()
+    return body, "done" if decoder.done else "broken" if decoder.broken else "open"
+
+
+def by_h11(header: tuple[str, str] | None, wire: bytes) -> tuple[bytes, str]:
+    peer = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
+    peer.send(h11.Request(method="GET", target="/", headers=[("host", "x")]))
+    peer.send(h11.EndOfMessage())
+    head = f"HTTP/1.1 200 OK\r\nconnection: close\r\n{': '.join(header) if header else 'x: y'}\r\n\r\n"
+    peer.receive_data(head.encode())
+    body = b""
+    ended = False
+    try:
+        peer.next_event()
+        peer.receive_data(wire)
+        while True:
+            event = peer.next_event()
+            if isinstance(event, h11.Data):
+                body += event.data
+            elif isinstance(event, h11.EndOfMessage):
+                return body, "done"
+            elif ended:
+                return body, "broken"
+            else:
+                peer.receive_data(b"")
+                ended = True
+    except h11.RemoteProtocolError:
+        return body, "broken"
+
+
+CHUNK = st.builds(
+    lambda data, upper, zeros, extension: (
+        (b"0" * zeros + (b"%X" if upper else b"%x") % len(data)) + extension + b"\r\n" + data + b"\r\n"
+    ),
+    st.binary(min_size=1, max_size=40),
+    st.booleans(),
+    st.integers(0, 2),
+    st.sampled_from([b"", b" ", b" \t", b";a", b';a="b;c"', b"; x=1 "]),
+)
+TRAILERS = st.sampled_from([b"", b"a: b\r\n", b"x-checksum: 1\r\ny:\r\n"])
+CHUNKED = st.builds(
+    lambda chunks, last, trailers, rest: b"".join(chunks) + last + trailers + b"\r\n" + rest,
+    st.lists(CHUNK, max_size=6),
+    st.sampled_from([b"0\r\n", b"000\r\n", b"0;end\r\n"]),
+    TRAILERS,
+    st.sampled_from([b"", b"HTTP/1.1 200 OK"]),
+)
+
+
+@given(wire=CHUNKED, size=st.integers(1, 50))
+def test_chunked_bodies_are_what_h11_makes_of_them(wire: bytes, size: int) -> None:
+    expected = by_h11(("transfer-encoding", "chunked"), wire)
+    assert expected[1] == "done"
+    assert ours(ChunkedDecoder(), wire, size) == expected
+
+
+@given(wire=CHUNKED, cut=st.integers(0, 300), size=st.integers(1, 50))
+def test_a_chunked_body_cut_anywhere_is_broken_and_keeps_what_came(wire: bytes, cut: int, size: int) -> None:
+    wire = wire[:cut]
+    assert ours(ChunkedDecoder(), wire, size) == by_h11(("transfer-encoding", "chunked"), wire)
+
+
+@given(wire=CHUNKED, place=st.integers(0, 200), byte=st.integers(0, 255), size=st.integers(1, 50))
+@example(wire=b"5\r\nhello\r\n0\r\n\r\n", place=8, byte=88, size=50)
+def test_damage_that_h11_refuses_is_refused(wire: bytes, place: int, byte: int, size: int) -> None:
+    place %= len(wire)
+    wire = wire[:place] + bytes([byte]) + wire[place + 1 :]
+    body, outcome = by_h11(("transfer-encoding", "chunked"), wire)
+    our_body, our_outcome = ours(ChunkedDecoder(), wire, size)
+    if our_outcome == "done":  # we may be stricter (bare LF, bare CR in an extension), never laxer
+        assert (our_body, our_outcome) == (body, outcome)
+    else:
+        assert body.startswith(our_body)
+
+
+@given(data=st.binary(max_size=60), size=st.integers(1, 60))
+def test_any_bytes_are_safe_and_the_cut_does_not_matter(data: bytes, size: int) -> None:
+    assert ours(ChunkedDecoder(), data, size) == ours(ChunkedDecoder(), data, 1000)
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+@pytest.mark.parametrize(
+    ("wire", "body", "complaint"),
+    [
+        (b"5\r\nhelloX", b"hello", "longer than announced"),
+        (b"5\r\nhello\rX", b"hello", "longer than announced"),
+        (b"g\r\n", b"", "without a proper length"),
+        (b"-5\r\nhello", b"", "without a proper length"),
+        (b"0x5\r\nhello", b"", "without a proper length"),
+        (b"1_0\r\nhello", b"", "without a proper length"),
+        (b"\r\n", b"", "without a proper length"),
+        (b"5\nhello", b"", "without a proper length"),
+        (b"5;" + b"e" * 5000, b"", "without a proper length"),
+        (b"5\r\nhello\r\n" + b"1" * 17 + b"\r\n", b"hello", "without a proper length"),
+        (b"0\r\nno colon\r\n\r\n", b"", "malformed trailer"),
+        (b"0\r\na: " + b"x" * 5000, b"", "malformed trailer"),
+        (b"0\r\n" + b"a: b\r\n" * 3000, b"", "too many trailers"),
+        (b"5\r\nhel", b"hel", "in the middle"),
+        (b"5\r\nhello\r\n", b"hello", "in the middle"),
+        (b"0\r\n", b"", "in the middle"),
+    ],
+)
+def test_what_is_wrong_with_a_chunked_body_is_said(
+    wire: bytes, body: bytes, complaint: str, size: int
+) -> None:
+    decoder = ChunkedDecoder()
+    assert ours(decoder, wire, size) == (body, "broken")
+    assert decoder.broken is not None
+    assert complaint in decoder.broken
+    assert decoder.feed(b"5\r\nhello\r\n") == b""
+
+
+def test_one_chunk_over_many_reads_is_passed_on_uncopied() -> None:
+    decoder = ChunkedDecoder()
+    assert decoder.feed(b"30000\r\n") == b""
+    read = bytes(16384)
+    assert decoder.feed(read) is read
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_a_length_body_ends_at_its_length(size: int) -> None:
+    assert ours(LengthDecoder(5), b"hello", size) == (b"hello", "done")
+    assert ours(LengthDecoder(5), b"hello, more", size) == (b"hello", "done")
+    short = LengthDecoder(5)
+    assert ours(short, b"hel", size) == (b"hel", "broken")
+    assert short.broken == "closed the connection after 3 of 5 bytes of the answer"
+    assert LengthDecoder(0).done
+
+
+def test_a_body_without_any_length_ends_with_the_stream() -> None:
+    assert ours(BodyDecoder(), b"hello", 2, end=False) == (b"hello", "open")
+    assert ours(BodyDecoder(), b"hello", 2) == (b"hello", "done") == by_h11(None, b"hello")
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "headers", "kind"),
+    [
+        (b"POST", 200, [("Transfer-Encoding", "chunked")], ChunkedDecoder),
+        (b"POST", 200, [("Transfer-Encoding", "chunked"), ("Content-Length", "5")], ChunkedDecoder),
+        (b"POST", 200, [("Content-Length", "5")], LengthDecoder),
+        (b"POST", 200, [], BodyDecoder),
+        (b"POST", 204, [("Transfer-Encoding", "chunked")], LengthDecoder),
+        (b"POST", 304, [("Content-Length", "5")], LengthDecoder),
+        (b"HEAD", 200, [("Content-Length", "5")], LengthDecoder),
+    ],
+)
+def test_the_head_says_how_the_body_is_framed(
+    method: bytes, status: int, headers: list[tuple[str, str]], kind: type[BodyDecoder]
+) -> None:
+    decoder = body_decoder(method, h11.Response(status_code=status, headers=headers))
+    assert type(decoder) is kind
+    assert decoder.done is (status in (204, 304) or method == b"HEAD")
+
+
+def inflate(decoder: GzipDecoder, wire: bytes, size: int) -> bytes:
+    out = b""
+    for i in range(0, len(wire), size):
+        for piece in decoder.pieces(wire[i : i + size]):
+            assert 0 < len(piece) <= 65536
+            out += piece
+    return out
+
+
+@pytest.mark.parametrize("size", [1, 100, 1 << 20])
+def test_gzip_comes_out_in_bounded_pieces(size: int) -> None:
+    data = b"data: 1\n\n" * 30_000
+    decoder = GzipDecoder()
+    assert decoder.complete  # nothing is no half of anything
+    assert inflate(decoder, gzip.compress(data), size) == data
+    assert decoder.complete
+
+
+@pytest.mark.parametrize("size", [1, 100])
+def test_gzip_may_come_in_members_and_with_padding(size: int) -> None:
+    decoder = GzipDecoder()
+    wire = gzip.compress(b"a") + gzip.compress(b"b" * 1000) + b"\0\0\0"
+    assert inflate(decoder, wire, size) == b"a" + b"b" * 1000
+    assert decoder.complete
+    assert inflate(decoder, gzip.compress(b"c")[:-3], size) == b"c"
+    assert not decoder.complete
+
+
+def test_gzip_flushed_per_event_comes_event_by_event() -> None:
+    packer, decoder = zlib.compressobj(wbits=31), GzipDecoder()
+    for event in (b"data: 1\n\n", b"data: 2\n\n"):
+        wire = packer.compress(event) + packer.flush(zlib.Z_SYNC_FLUSH)
+        assert b"".join(decoder.pieces(wire)) == event
+
+
+def test_what_is_not_gzip_raises() -> None:
+    with pytest.raises(zlib.error):
+        list(GzipDecoder().pieces(b"plain text, no gzip"))
+
+
+@pytest.mark.parametrize("coding", ["br", "zstd", "deflate", "gzip, gzip", "compress"])
+def test_J2_a_coding_that_cannot_be_bounded_is_named(coding: str) -> None:
+    with pytest.raises(UnknownCoding, match=f"'{coding}'"):
+        content_decoder({"content-encoding": coding})
+
+
+def test_known_codings() -> None:
+    assert content_decoder({}) is None
+    assert content_decoder({"content-encoding": "Identity"}) is None
+    assert isinstance(content_decoder({"content-encoding": "GZIP"}), GzipDecoder)
+    assert isinstance(content_decoder({"content-encoding": "x-gzip"}), GzipDecoder)
