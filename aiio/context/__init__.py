@@ -1,4 +1,4 @@
-"""Messages, events, assembling, merging, usage: pure data, without sockets, clocks or tasks."""
+"""Messages, events, assembling, merging, usage, session files: without sockets or tasks."""
 
 from .assemble import Assembler, ContentIndexer, assembly_callbacks, content_indexer, create_assembler
 from .callbacks import callback_name, dispatch, handlers_by_class, normalize_callbacks
@@ -25,6 +25,11 @@ from .events import (
 from .merge import append_message
 from .mime import MIME_BY_EXTENSION, binary_content, detect_mime, file_message
 from .parse import parse_context
+from .session_format import LineProblem
+from .session_list import SessionInfo
+from .session_lock import SessionLockedError
+from .session_recover import Recovery
+from .store import Context
 from .types import (
     ContentType,
     MessageType,
@@ -65,12 +70,17 @@ __all__ = [
     "Assembler",
     "ContentIndexer",
     "ContentType",
+    "Context",
     "Done",
     "Error",
     "ErrorKind",
     "EventType",
     "FinishReason",
+    "LineProblem",
     "MessageType",
+    "Recovery",
+    "SessionInfo",
+    "SessionLockedError",
     "Start",
     "TextDelta",
     "TextEnd",

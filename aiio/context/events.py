@@ -187,6 +187,10 @@ class Placed(msgspec.Struct, gc=False):
     block: Block
 
 
+class Working(msgspec.Struct, gc=False, frozen=True):
+    """The provider reported work on the answer, nothing else. No response event, but it counts as progress."""
+
+
 class Done(_Typed, _Event, tag="done"):
     """The answer is complete: a positive end signal came."""
 

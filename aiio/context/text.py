@@ -8,6 +8,9 @@ from typing import Any, NoReturn
 
 import msgspec
 
+MAX_DEPTH = 500
+"""Nesting that every decoder here reads back."""
+
 _decoder = msgspec.json.Decoder()
 _encoder = msgspec.json.Encoder()
 
@@ -30,6 +33,14 @@ def parse_json(text: str) -> Any:
         raise ValueError("JSON nested too deep") from exc
 
 
+def parse_json_at(text: str, start: int) -> tuple[Any, int]:
+    """Return the JSON value that begins at *start*, and where it ends. ValueError: none begins there."""
+    try:
+        return _prefix_decoder.raw_decode(text, start)
+    except RecursionError as exc:
+        raise ValueError("JSON nested too deep") from exc
+
+
 def compact_json(value: object) -> str:
     """Return *value* as JSON without spaces. NaN and infinities are never written: they are null, or refused.
 
@@ -43,6 +54,29 @@ def compact_json(value: object) -> str:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except RecursionError as exc:
         raise ValueError("data nested too deep for JSON") from exc
+
+
+def json_line(value: object, at: str) -> bytes:
+    """Return *value* as one line of JSON that `parse_json` reads back as it was, with its line end.
+
+    Lone surrogates are written as escapes. (Two that stand side by side come back as the one character they
+    make, and tuples as lists.)
+
+    Args:
+      value: JSON data.
+      at: where it stands, for the text of an exception.
+
+    Raises:
+      TypeError: it holds what JSON has no word for (bytes, a set, a key that is no string).
+      ValueError: it holds NaN or an infinity, or is nested deeper than 500 (or in itself).
+    """
+    _check_json(value, at)
+    try:
+        return _encoder.encode(value) + b"\n"
+    except (TypeError, ValueError, OverflowError):
+        # Lone surrogates have no UTF-8, and some subclasses and numbers are only known to the standard
+        # encoder.
+        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def clean_text(text: str) -> str:
@@ -59,3 +93,29 @@ def _finite(number: str) -> float:
     if math.isinf(value):
         raise ValueError(f"not a finite number: {number:.40}")
     return value
+
+
+def _check_json(value: object, at: str) -> None:
+    """Raise what `json_line` says. The encoders would write NaN as null, bytes as base64, and so on."""
+    pending: list[tuple[object, str, int]] = [(value, at, 0)]
+    while pending:
+        value, where, depth = pending.pop()
+        if value is None or isinstance(value, str | bool | int):
+            continue
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                raise ValueError(f"{where}: {value} can't be written as JSON")
+        elif depth > MAX_DEPTH:
+            raise ValueError(f"{at}: data nested deeper than {MAX_DEPTH} can't be written as JSON")
+        elif isinstance(value, dict):
+            for key, inner in value.items():
+                if not isinstance(key, str):
+                    raise TypeError(f"{where}: the key {key!r} is no string")
+                pending.append((inner, f"{where}[{key!r:.40}]" if depth < 8 else where, depth + 1))
+        elif isinstance(value, list | tuple):
+            pending += [(inner, where, depth + 1) for inner in value]
+        else:
+            raise TypeError(f"{where}: a {type(value).__name__} can't be written as JSON")
+
+
+_prefix_decoder = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)

@@ -21,6 +21,7 @@ from aiio.context.events import (
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
+    Working,
     as_event,
 )
 from aiio.context.types import Message
@@ -192,6 +193,8 @@ class Answer:
                 return self._dispatch_all((as_event(event),))
             case Placed():
                 self.assembler.consume(event)
+                return True
+            case Working():
                 return True
             case Start():
                 if event.message is not None:

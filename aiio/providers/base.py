@@ -13,22 +13,15 @@ from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from aiio.context.events import Placed, ResponseEvent
+from aiio.context.events import Placed, ResponseEvent, Working
 from aiio.context.types import Message
 from aiio.env.durations import Duration
 from aiio.env.errors import ProviderError, classify_error
 
-Events: TypeAlias = Iterable["ResponseEvent | Placed | dict[str, Any]"]
-"""What `translate` may return: events, dicts that convert to them, and blocks to put in place."""
+Events: TypeAlias = Iterable["ResponseEvent | Placed | Working | dict[str, Any]"]
+"""What `translate` may return: events, dicts that convert to them, blocks to put in place, and `Working`."""
 
-
-class Working(tuple[()]):
-    """The type of `WORKING`."""
-
-    __slots__ = ()
-
-
-WORKING: Final = Working()
+WORKING: Final = (Working(),)
 """What `translate` returns for a frame that makes no event but reports work on the answer: it is progress."""
 
 
@@ -165,8 +158,44 @@ class Provider:
     def report_plan_usage(self, headers: Mapping[str, str], io: ProviderIO) -> None:
         """Read rate limits from response headers into `io.set_plan_usage`; nothing by default."""
 
+    @classmethod
+    def models_request(
+        cls, url: str, settings: Mapping[str, Any], token: str | None, after: str | None = None
+    ) -> tuple[str, Mapping[str, str]] | None:
+        """Return (URL, headers) of the GET that lists the models; None, as by default: there is no such list.
+
+        Args:
+          url: the endpoint's base URL.
+          settings: the endpoint's.
+          token: the credential; it goes into a header and nowhere else.
+          after: what `next_models` said of the page before; None: the first page.
+
+        Raises:
+          ValueError: a setting that can't be sent.
+        """
+        return None
+
+    @classmethod
+    def read_models(cls, data: Any) -> dict[str, dict[str, Any]]:
+        """Return what one page of the list says of each model, by id: `context_window`, `max_output`, ...
+
+        ValueError: it is no list of models.
+        """
+        raise ValueError(f"provider {cls.name!r} reads no list of models")
+
+    @classmethod
+    def next_models(cls, data: Any) -> str | None:
+        """Return what to ask for after the page *data*; None: it was the last one."""
+        return None
+
 
 _P = TypeVar("_P", bound=type)
+
+
+def below(url: str, path: str) -> str:
+    """Return *path* below the base *url*, whose query, if it has one, stays at the end."""
+    base, mark, query = url.partition("?")
+    return f"{base.rstrip('/')}{path}{mark}{query}"
 
 
 def define_provider(cls: _P | None = None, /, *, name: str | None = None, dialect: str | None = None) -> Any:
@@ -195,7 +224,17 @@ def define_provider(cls: _P | None = None, /, *, name: str | None = None, dialec
     return completed
 
 
-HOOKS = ("request", "translate", "translate_all", "decode", "new_state", "ending", "finish", "abandon", "classify_error")
+HOOKS = (
+    "request",
+    "translate",
+    "translate_all",
+    "decode",
+    "new_state",
+    "ending",
+    "finish",
+    "abandon",
+    "classify_error",
+)
 REQUIRED = ("request", "translate")
 
 
@@ -235,11 +274,32 @@ def _openai_responses() -> type[Provider]:
     return OpenAIResponses
 
 
+def _anthropic() -> type[Provider]:
+    from .anthropic import Anthropic
+
+    return Anthropic
+
+
+def _gemini() -> type[Provider]:
+    from .gemini import Gemini
+
+    return Gemini
+
+
+def _ollama() -> type[Provider]:
+    from .ollama import Ollama
+
+    return Ollama
+
+
 DIALECTS: dict[str, Callable[[], type[Provider]]] = {
     "chat": _openai_chat,
     "openai_chat": _openai_chat,
     "responses": _openai_responses,
     "openai_responses": _openai_responses,
+    "anthropic": _anthropic,
+    "gemini": _gemini,
+    "ollama": _ollama,
 }
 """Built-in dialects by name, imported when first asked for."""
 

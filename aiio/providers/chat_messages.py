@@ -129,16 +129,30 @@ def _file_part(block: Block, quirks: Quirks) -> Wire:
         return {"type": "input_audio", "input_audio": {"data": data, "format": AUDIO_FORMATS[mimetype]}}
     if major == "video":
         return {"type": "video_url", "video_url": {"url": url}}
-    filename = block.get("filename") or f"attachment.{mimetype.partition('/')[2].partition('+')[0] or 'bin'}"
+    filename = file_name(block, mimetype)
     if quirks.files == "part":
         return {"type": "file", "file": {"filename": filename, "file_data": url}}
-    if major != "text" and mimetype not in _TEXT_LIKE:
+    return _text_part(file_text(data, mimetype, filename))
+
+
+def file_name(block: Block, mimetype: str) -> str:
+    """Return the name under which the file in *block* is sent."""
+    return block.get("filename") or f"attachment.{mimetype.partition('/')[2].partition('+')[0] or 'bin'}"
+
+
+def file_text(data: str, mimetype: str, filename: str) -> str:
+    """Return a text-like file (*data* is its base64) under its name. ValueError: it is none, or no base64."""
+    return f"File {filename}:\n{decoded_text(data, mimetype, filename)}"
+
+
+def decoded_text(data: str, mimetype: str, filename: str) -> str:
+    """Return what is in a text-like file (*data* is its base64). ValueError: it is none, or no base64."""
+    if mimetype.partition("/")[0] != "text" and mimetype not in _TEXT_LIKE:
         raise ValueError(f"this endpoint takes no files of type {mimetype!r} (file {filename!r})")
     try:
-        text = base64.b64decode(data, validate=True).decode("utf-8", "replace")
+        return base64.b64decode(data, validate=True).decode("utf-8", "replace")
     except binascii.Error as exc:
         raise ValueError(f"file {filename!r} is not base64: {exc}") from exc
-    return _text_part(f"File {filename}:\n{text}")
 
 
 # -- tool results

@@ -2,50 +2,30 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .checks import BOOL, COUNT, INTEGER, MAPPING, NUMBER, TEXT, TEXT_OR_TEXTS, TEXTS, Check, checked
 from .quirks import Quirks
 
 AUDIO_MIMETYPES = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 
 
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _text(value: object) -> bool:
-    return isinstance(value, str) and value != ""
-
-
-def _texts(value: object) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and all(map(_text, value))
-
-
-def _mapping(value: object) -> bool:
-    return isinstance(value, Mapping)
-
-
-_OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
-    "temperature": (_number, "a number"),
-    "top_p": (_number, "a number"),
-    "frequency_penalty": (_number, "a number"),
-    "presence_penalty": (_number, "a number"),
-    "seed": (_integer, "a whole number"),
-    "stop": (lambda value: _text(value) or _texts(value), "a text or a list of texts"),
-    "verbosity": (_text, "a text"),
-    "response_format": (_mapping, "a mapping"),
-    "service_tier": (_text, "a text"),
-    "modalities": (_texts, "a list of texts"),
-    "audio": (_mapping, "a mapping"),
-    "prompt_cache_key": (_text, "a text"),
+_OPTIONS: dict[str, Check] = {
+    "temperature": NUMBER,
+    "top_p": NUMBER,
+    "frequency_penalty": NUMBER,
+    "presence_penalty": NUMBER,
+    "seed": INTEGER,
+    "stop": TEXT_OR_TEXTS,
+    "verbosity": TEXT,
+    "response_format": MAPPING,
+    "service_tier": TEXT,
+    "modalities": TEXTS,
+    "audio": MAPPING,
+    "prompt_cache_key": TEXT,
 }
-"""Options that go into the body under their own name: a check, and what it asks for."""
+"""Options that go into the body under their own name."""
 
 _THINK = {"off": "none", "none": "none", "default": None, "on": None}
 _CHOICES = frozenset({"auto", "none", "required", "any"})
@@ -60,16 +40,10 @@ def chat_options(
       ValueError: a setting has a value that can't be sent; the text names it.
     """
     body: dict[str, Any] = {}
-    limit = settings.get("max_tokens")
-    if limit is not None:
-        if not _integer(limit) or limit < 1:
-            raise ValueError(f"setting max_tokens must be a whole number above 0, not {limit!r}")
+    if (limit := checked(settings, "max_tokens", COUNT)) is not None:
         body[quirks.max_tokens_field] = limit
-    for key, (check, wanted) in _OPTIONS.items():
-        value = settings.get(key)
-        if value is not None:
-            if not check(value):
-                raise ValueError(f"setting {key} must be {wanted}, not {value!r}")
+    for key, check in _OPTIONS.items():
+        if (value := checked(settings, key, check)) is not None:
             body[key] = value
     if effort := _effort(settings):
         body["reasoning_effort"] = effort
@@ -78,7 +52,7 @@ def chat_options(
         if quirks.stream_options == "obfuscation":
             body["stream_options"]["include_obfuscation"] = False
     if tools:
-        body["tools"] = [_function_tool(tool) for tool in tools]
+        body["tools"] = [function_tool(tool) for tool in tools]
         body.update(_tool_options(settings, tools))
     return body
 
@@ -99,7 +73,8 @@ def _effort(settings: Mapping[str, Any]) -> str | None:
     return _THINK.get(value, value)
 
 
-def _function_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+def function_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tool as Chat Completions, and what took its form over, describe it."""
     function: dict[str, Any] = {"name": tool["name"]}
     if tool.get("description"):
         function["description"] = tool["description"]
@@ -120,22 +95,15 @@ def _tool_options(settings: Mapping[str, Any], tools: Sequence[Mapping[str, Any]
                 f"setting tool_choice must be auto, none, required, a tool's name or a mapping: {choice!r}"
             )
         found["tool_choice"] = {"type": "function", "function": {"name": choice}}
-    parallel = settings.get("parallel_tool_calls")
-    if parallel is not None:
-        if not isinstance(parallel, bool):
-            raise ValueError(f"setting parallel_tool_calls must be a bool, not {parallel!r}")
+    if (parallel := checked(settings, "parallel_tool_calls", BOOL)) is not None:
         found["parallel_tool_calls"] = parallel
     return found
 
 
 def extra_of(settings: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """Return the mapping under *key* (`extra_body`, `extra_headers`). ValueError: it is none."""
-    value = settings.get(key)
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise ValueError(f"setting {key} must be a mapping, not {value!r}")  # noqa: TRY004  # a setting's value
-    return value
+    value: Mapping[str, Any] | None = checked(settings, key, MAPPING)
+    return {} if value is None else value
 
 
 def audio_mimetype(settings: Mapping[str, Any]) -> str:

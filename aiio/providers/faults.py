@@ -6,7 +6,7 @@ One reader serves HTTP bodies and errors inside a stream, for all dialects.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,13 +78,17 @@ def read_fault(value: object, status: int | None = None) -> Fault:
         or _status(error.get("status_code"))
         or _status(error.get("code"))
         or _status(error.get("status"))
+        or _status(outer.get("status"))
     )
-    words = " ".join(filter(None, (code, kind_of, _word(error.get("status")), *_reasons(error))))
+    named = _word(error.get("status"))
+    if named is not None and code is not None and code.isdigit() and not named.isdigit():
+        code = named  # Google's: the number is the HTTP status once more
+    words = " ".join(filter(None, (code, kind_of, named, *_reasons(error))))
     return Fault(
         message=message,
-        code=code or kind_of or _word(error.get("status")),
+        code=code or kind_of or named,
         kind=ErrorKind.AUTH if status in (401, 403) or _AUTH.search(words) else ErrorKind.PROVIDER,
-        retryable=_retryable(words, message, status),
+        retryable=_retryable(words, message, status, quota_violations(error)),
         status=status,
         native={key: error[key] for key in error if key not in _ANSWER} if isinstance(value, dict) else None,
     )
@@ -116,12 +120,28 @@ def _status(value: object) -> int | None:
 
 def _reasons(error: Mapping[str, Any]) -> list[str]:
     details = error.get("details")
+    if isinstance(details, dict):  # Anthropic's
+        details = [{"reason": details.get("error_code")}]
     if not isinstance(details, list):
         return []
     return [found for item in details if isinstance(item, dict) and (found := _word(item.get("reason")))]
 
 
-def _retryable(words: str, message: str, status: int | None) -> bool:
+def quota_violations(error: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the entries of Google's `QuotaFailure`: `{"quotaId": "...PerDay...", "quotaValue": "20"}`."""
+    found: list[dict[str, Any]] = []
+    details = error.get("details")
+    for item in details if isinstance(details, list) else ():
+        violations = item.get("violations") if isinstance(item, dict) else None
+        for one in violations if isinstance(violations, list) else ():
+            if isinstance(one, dict) and isinstance(one.get("quotaId"), str):
+                found.append(one)
+    return found
+
+
+def _retryable(words: str, message: str, status: int | None, quotas: Sequence[Mapping[str, Any]]) -> bool:
+    if quotas:  # the message is the same for a minute's and a day's
+        return not any("PerDay" in quota["quotaId"] for quota in quotas)
     if status == 402 or _USED_UP.search(words) or _USED_UP_WORDS.search(message):
         return False
     if status is not None:
@@ -140,7 +160,9 @@ def error_event(value: object, *, now: float, usage: Usage | None = None, fallba
     """
     fault = read_fault(value)
     message = fault.message or fallback or "the provider reported an error without saying which"
-    delay = retry_delay_ms({}, value, message, now)
+    sent = value.get("headers") if isinstance(value, dict) else None  # on a WebSocket they ride in the frame
+    headers = {str(key).lower(): str(sent[key]) for key in sent} if isinstance(sent, dict) else {}
+    delay = retry_delay_ms(headers, value, message, now)
     return Error(
         error=message,
         kind=fault.kind,
@@ -172,7 +194,8 @@ def status_fault(error: HttpStatusError, *, endpoint: str | None, now: float) ->
         status=error.status,
         code=fault.code,
         request_id=next(
-            (error.headers[name] for name in REQUEST_ID_HEADERS if error.headers.get(name)), None
+            (error.headers[name] for name in REQUEST_ID_HEADERS if error.headers.get(name)),
+            _word(body.get("request_id")) if isinstance(body, dict) else None,
         ),
         retryable=retryable,
         retry_after_ms=retry_delay_ms(error.headers, body, fault.message, now),

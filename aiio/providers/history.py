@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from aiio.context.assemble import FREE_TEXT
 from aiio.context.types import Block, ContentType, Message, MessageType, text_content, tool_result_message
 
 from .base import ProviderIO
@@ -23,7 +24,7 @@ NO_OUTPUT = "(no output)"
 _SENT = frozenset({MessageType.SYSTEM, MessageType.USER, MessageType.ASSISTANT, MessageType.TOOL_RESULT})
 
 
-def paired_history(context: Sequence[Message], io: ProviderIO) -> list[Message]:
+def paired_history(context: Sequence[Message], io: ProviderIO, *, free_text: bool = False) -> list[Message]:
     """Return the messages of *context* in a form that any provider accepts.
 
     - Records, messages of unknown type, empty blocks and empty messages are left out.
@@ -32,9 +33,12 @@ def paired_history(context: Sequence[Message], io: ProviderIO) -> list[Message]:
       up as errors, and a result without its call becomes a user message. A message has no call id twice.
 
     Raises nothing: whatever is in a context, the outcome is the same for the same input.
+
+    Args:
+      free_text: the dialect has calls whose arguments are prose; for others it becomes `{"input": prose}`.
     """
     messages, gaps = _readable(context, io)
-    repaired, calls = _sendable_calls(messages, io)
+    repaired, calls = _sendable_calls(messages, io, free_text=free_text)
     loose = _match(messages, calls, io)
     sent: list[Message] = []
     gap = False
@@ -191,7 +195,9 @@ class _Calls:
         return call
 
 
-def _sendable_calls(messages: list[Message], io: ProviderIO) -> tuple[list[Message | None], _Calls]:
+def _sendable_calls(
+    messages: list[Message], io: ProviderIO, *, free_text: bool
+) -> tuple[list[Message | None], _Calls]:
     """Return the messages with only the calls that can be sent (None: nothing is left), and all calls."""
     repaired: list[Message | None] = list(messages)
     calls = _Calls()
@@ -199,7 +205,7 @@ def _sendable_calls(messages: list[Message], io: ProviderIO) -> tuple[list[Messa
         blocks: list[Block] = message["content"]
         if message["type"] != MessageType.ASSISTANT or not any(map(_is_call, blocks)):
             continue
-        kept = _kept_blocks(blocks, position, calls, io)
+        kept = _kept_blocks(blocks, position, calls, io, free_text=free_text)
         if len(kept) < len(blocks) and all(block.get("type") == ContentType.THINKING for block in kept):
             repaired[position] = None  # thinking that led to nothing that can be sent
             io.repaired("message_dropped", position=position, why="only calls that can't be sent")
@@ -208,7 +214,9 @@ def _sendable_calls(messages: list[Message], io: ProviderIO) -> tuple[list[Messa
     return repaired, calls
 
 
-def _kept_blocks(blocks: list[Block], position: int, calls: _Calls, io: ProviderIO) -> list[Block]:
+def _kept_blocks(
+    blocks: list[Block], position: int, calls: _Calls, io: ProviderIO, *, free_text: bool
+) -> list[Block]:
     kept: list[Block] = []
     ids: set[str] = set()
     for block in blocks:
@@ -216,7 +224,7 @@ def _kept_blocks(blocks: list[Block], position: int, calls: _Calls, io: Provider
             kept.append(block)
             continue
         call_id = block.get("call_id")
-        sendable = _sendable(block)
+        sendable = _sendable(block, free_text=free_text)
         if sendable is None:
             calls.lost.setdefault(str(call_id), position)
             io.repaired("call_dropped", position=position, call_id=call_id, name=block.get("name"))
@@ -230,12 +238,14 @@ def _kept_blocks(blocks: list[Block], position: int, calls: _Calls, io: Provider
     return kept
 
 
-def _sendable(block: Block) -> Block | None:
+def _sendable(block: Block, *, free_text: bool) -> Block | None:
     """Return *block* with parsed arguments, itself when they are; None: this call can't be sent."""
     name = block.get("name")
     if block.get("partial") or not isinstance(name, str) or not name.strip():
         return None
     arguments = block.get("arguments")
+    if block.get(FREE_TEXT) is True and isinstance(arguments, str):
+        return block if free_text else {**block, "arguments": {"input": arguments}}
     try:
         parsed = parse_arguments(arguments)
     except (ValueError, RecursionError):

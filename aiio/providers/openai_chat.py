@@ -15,18 +15,19 @@ from aiio.context.events import TextDelta
 from aiio.context.types import Message
 from aiio.env.errors import HttpStatusError, ProviderError
 
-from .base import Capabilities, Events, Provider, ProviderIO
+from .base import Capabilities, Events, ProviderIO
 from .chat_messages import chat_messages
 from .chat_options import audio_mimetype, chat_options, extra_of
 from .chat_stream import Answer
 from .chat_wire import Chunk, End, read_frame, read_plain
 from .faults import status_fault
 from .history import paired_history
+from .listing import OpenAIListing
 from .plan_usage import quotas_of
 from .quirks import Quirks
 
 
-class OpenAIChat(Provider):
+class OpenAIChat(OpenAIListing):
     """The Chat Completions dialect."""
 
     name: ClassVar[str] = "openai_chat"

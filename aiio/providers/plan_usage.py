@@ -10,6 +10,9 @@ from .retry import parse_reset
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _RESOURCE = re.compile(r"x-ratelimit-(limit|remaining|reset)(?:-(requests|tokens|project-tokens))?")
+_ANTHROPIC = re.compile(
+    r"anthropic-(?:ratelimit-|(priority-|fast-))((?:input-|output-)?(?:requests|tokens))-(limit|remaining|reset)"
+)
 _UNIFIED = re.compile(r".*ratelimit-unified-(.+)-utilization")
 
 
@@ -27,6 +30,9 @@ def quotas_of(headers: Mapping[str, str], now: float) -> dict[str, dict[str, Any
         if found := _RESOURCE.fullmatch(name):
             target = quotas.setdefault(found[2].replace("-", "_"), {}) if found[2] else bare
             _put(target, found[1], value, now)
+        elif found := _ANTHROPIC.fullmatch(name):
+            named = f"{found[1] or ''}{found[2]}".replace("-", "_")
+            _put(quotas.setdefault(named, {}), found[3], value, now)
         elif (found := _UNIFIED.fullmatch(name)) and _NUMBER.fullmatch(value.strip()):
             used = float(value) * 100
             quotas.setdefault(found[1], {}).update(total=100, used=used, remaining=100 - used)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
 import aiio.context
 
 NAMES = [
+    "Context",
     "ContentType",
     "EventType",
     "FALLBACK_CONTEXT_WINDOWS",
@@ -54,10 +57,58 @@ NAMES = [
 ]
 
 
+MEMBERS = [
+    "__iter__",
+    "__len__",
+    "append",
+    "at",
+    "block_at",
+    "close",
+    "delete_all",
+    "delete_by_id",
+    "edit",
+    "edit_block",
+    "error_pop",
+    "file_of",
+    "flush",
+    "fork",
+    "id_anonymous",
+    "latest",
+    "list",
+    "messages",
+    "origin_of",
+    "pop",
+    "prepend",
+    "recover",
+    "remove",
+    "rename",
+    "rename_by_id",
+    "resume",
+    "rollback",
+    "save",
+    "settings",
+    "summary",
+    "to_json",
+    "update",
+]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_name_is_public(name: str) -> None:
     assert hasattr(aiio.context, name)
     assert name in aiio.context.__all__
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_a_context_has_the_member_and_says_what_it_does(name: str) -> None:
+    member = getattr(aiio.context.Context, name)
+    assert name.startswith("__") or member.__doc__
+
+
+def test_a_context_is_made_of_what_it_should_be() -> None:
+    parameters = inspect.signature(aiio.context.Context).parameters
+    wanted = ["id", "dir", "messages", "origin", "uuid", "name", "settings", "save"]
+    assert all(name in parameters for name in wanted)
 
 
 def test_what_is_public_exists() -> None:

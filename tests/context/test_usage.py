@@ -278,11 +278,24 @@ def test_excluded_names_are_a_list_of_strings(exclude: Any) -> None:
         ("gpt-6.5", None),
         ("o3x", None),
         ("o4", None),
+        ("o4-mini", 200_000),
+        ("o3-mini-2025", 200_000),
+        ("o1-preview", 200_000),
+        ("gpt-6-mini-2026-09-01", 1_050_000),
+        ("gpt-6x", None),
+        ("gpt-6_sol", None),
+        ("gpt-60", None),
+        ("GPT-6", None),
+        ("O3", None),
+        ("openai/gpt-6", None),
+        ("-o3", None),
+        (" o3", None),
         ("", None),
         (None, None),
+        (6, None),
     ],
 )
-def test_a_window_is_known_by_the_id_or_its_beginning_up_to_a_dash(model: Any, window: int | None) -> None:
+def test_G5_a_window_is_known_by_the_id_or_its_beginning_up_to_a_dash(model: Any, window: int | None) -> None:
     assert fallback_context_window(model) == window
 
 

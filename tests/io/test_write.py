@@ -13,7 +13,7 @@ from trio.testing import MockClock, assert_checkpoints, wait_all_tasks_blocked
 import aiio
 from aiio.context.events import Done, Error, ErrorKind, FinishReason, Placed
 from aiio.env.errors import HttpStatusError, ProviderError
-from aiio.providers.base import Provider, define_provider
+from aiio.providers.base import WORKING, Provider, define_provider
 
 from .scripted import (
     CONTEXT,
@@ -713,6 +713,20 @@ async def test_placed_blocks_are_progress_and_no_events(autojump_clock: MockCloc
         )
     assert recorder.types == ["start", "done"]
     assert terminal.message == {"type": 3, "content": [{"type": "image", "content": "AA=="}]}
+
+
+async def test_work_that_is_reported_is_progress_and_no_event(autojump_clock: MockClock) -> None:
+    class Toiling(Scripted):
+        def translate(self, native: Any, state: Any, io: Any) -> Any:
+            return WORKING if native == ["searching"] else native
+
+    recorder = Recorder()
+    steps = [step for _ in range(3) for step in (Pause(2), frames(["searching"]))]
+    async with scripted(*steps, say("x"), finish()) as (env, _):
+        env.register_provider(define_provider(Toiling, name="toiling"))
+        env.register_endpoint("toil", provider="toiling", url="scripted://peer")
+        await aiio.IO(env=env, model="toil/m").write(CONTEXT, recorder.callbacks(), stuck_timeout="3s")
+    assert recorder.types == ["start", "text_delta", "done"]
 
 
 async def test_what_the_provider_tells_io_and_what_it_reads(autojump_clock: MockClock) -> None:

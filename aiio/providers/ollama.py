@@ -1,0 +1,171 @@
+"""Ollama: `/api/chat`, lines of JSON.
+
+The parts: `ollama_messages.py` and `ollama_options.py` make the request, `ollama_wire.py` decodes lines,
+`ollama_stream.py` turns them into events.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from aiio.context.events import TextDelta, ThinkingDelta
+from aiio.context.types import Message
+from aiio.env.errors import HttpStatusError, ProviderError
+
+from .base import Capabilities, Events, Provider, ProviderIO
+from .chat_options import extra_of
+from .faults import status_fault
+from .history import paired_history
+from .ollama_messages import FOREIGN, ollama_messages
+from .ollama_options import ollama_options
+from .ollama_stream import Answer
+from .ollama_wire import Line, read_line, read_plain
+from .options import merged
+
+
+class Ollama(Provider):
+    """The Ollama dialect.
+
+    Settings of its own, beside those all dialects have: `num_ctx`, `truncate`, `shift`, `keep_alive`,
+    `options` (laid over those made here), `top_k`, `min_p`, `repeat_penalty`, `efforts` (the levels a model
+    takes). `extra_body` is merged mapping by mapping.
+    """
+
+    name: ClassVar[str] = "ollama"
+    label: ClassVar[str] = "Ollama"
+    path: ClassVar[str] = "/api/chat"
+    framing: ClassVar[Literal["sse", "ndjson"]] = "ndjson"
+    capabilities: ClassVar[Capabilities] = Capabilities(tools=True, thinking=True)
+
+    def now(self) -> float:
+        """Return the wall clock, epoch seconds: for dates in headers."""
+        return time.time()
+
+    def request(self, context: Sequence[Message], io: ProviderIO) -> tuple[Mapping[str, Any], Any]:
+        """Return (headers, body). ValueError: it names the setting or file that can't be sent."""
+        settings = io.settings
+        foreign = settings.get("foreign_thinking") or FOREIGN[0]
+        if foreign not in FOREIGN:
+            raise ValueError(f"setting foreign_thinking must be one of {', '.join(FOREIGN)}, not {foreign!r}")
+        body: dict[str, Any] = {
+            "model": io.current_model,
+            "messages": ollama_messages(paired_history(context, io), io, foreign_thinking=foreign),
+            "stream": True,
+            **ollama_options(settings, io.tools(), io),
+        }
+        body = merged(body, extra_of(settings, "extra_body"))
+        headers: dict[str, Any] = {"Content-Type": "application/json", "Accept": "application/x-ndjson"}
+        if io.token is not None:
+            headers["Authorization"] = f"Bearer {io.token}"
+        headers.update(extra_of(settings, "extra_headers"))
+        return headers, body
+
+    def decode(self, frame: bytes) -> Line:
+        """Return the native message in *frame*. ValueError: unreadable."""
+        return read_line(frame)
+
+    def new_state(self) -> Answer:
+        """Return the empty answer."""
+        return Answer()
+
+    def translate(self, native: Line, state: Answer, io: ProviderIO) -> Events:
+        """Return the events that *native* stands for."""
+        return state.take(native, self.now)
+
+    def translate_all(self, frames: Iterable[bytes], state: Answer, io: ProviderIO) -> Events:
+        """Return the events of all *frames*; one that only adds text costs one decoding and one event."""
+        now = self.now
+        for frame in frames:
+            if state.open_at >= 0:
+                try:
+                    plain = read_plain(frame)
+                except (ValueError, RecursionError):
+                    pass
+                else:
+                    text, other = plain.message.content, plain.message.thinking
+                    if state.open_thinking:
+                        text, other = other, text
+                    if not (other or plain.done):
+                        if text:
+                            yield (ThinkingDelta if state.open_thinking else TextDelta)(state.open_at, text)
+                        continue
+            yield from state.take(read_line(frame), now)
+
+    def abandon(self, state: Answer, io: ProviderIO) -> Events:
+        """Return the content that is still held back."""
+        return state.abandon()
+
+    def classify_error(self, error: Exception) -> ProviderError:
+        """Return *error* with the server's own message, when it is an HTTP answer."""
+        if isinstance(error, HttpStatusError):
+            return status_fault(error, endpoint=self.io.endpoint_name, now=self.now())
+        return super().classify_error(error)
+
+
+def models_request(settings: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the path below the base URL, and headers, the credential excepted. ValueError: bad settings.
+
+    The listing has no windows: `/api/ps` has those of the models that are loaded (`read_models` reads it,
+    too), and `show_request` asks about one model.
+    """
+    return "/api/tags", {"Accept": "application/json", **extra_of(settings, "extra_headers")}
+
+
+def show_request(model: str) -> tuple[str, dict[str, Any]]:
+    """Return path and body (to be posted) of the question about one model; `read_show` reads the answer."""
+    return "/api/show", {"model": model}
+
+
+def read_models(data: object) -> dict[str, dict[str, Any]]:
+    """Return what a listing says of each model: `context_window`, `family`, `parameters`, where known.
+
+    The window is the one in effect, known of models that are loaded. ValueError: it is no listing.
+    """
+    entries = data.get("models") if isinstance(data, Mapping) else None
+    if not isinstance(entries, list):
+        raise ValueError(f"not a list of models: {str(data)[:80]!r}")  # noqa: TRY004  # bad bytes, not misuse
+    found: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        if not isinstance(entry, Mapping):
+            continue
+        name = entry.get("model") or entry.get("name")
+        if isinstance(name, str) and name:
+            details = entry.get("details")
+            details = details if isinstance(details, Mapping) else {}
+            found[name] = _known(
+                context_window=_count(entry.get("context_length")),
+                family=_text(details.get("family")),
+                parameters=_text(details.get("parameter_size")),
+            )
+    return found
+
+
+def read_show(data: object) -> dict[str, Any]:
+    """Return what the answer to `show_request` says: `trained_window`, `capabilities`, where known.
+
+    What the model was trained with is more than what is served, which depends on `num_ctx` and the server's
+    memory; so it goes under a name of its own.
+    """
+    if not isinstance(data, Mapping):
+        raise ValueError(f"not a description of a model: {str(data)[:80]!r}")  # noqa: TRY004  # bad bytes, not misuse
+    info, can = data.get("model_info"), data.get("capabilities")
+    info = info if isinstance(info, Mapping) else {}
+    windows = [_count(value) for key, value in info.items() if str(key).endswith(".context_length")]
+    return _known(
+        trained_window=next((window for window in windows if window is not None), None),
+        capabilities=[one for one in can if isinstance(one, str)] if isinstance(can, list) else None,
+    )
+
+
+def _known(**facts: Any) -> dict[str, Any]:
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
