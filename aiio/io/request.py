@@ -260,6 +260,7 @@ class Request:
             headers=headers,
             body=encoded,
             framing=provider.framing,
+            head_came=self._head_came,
             proxy=io.env.proxy_for(target, settings),
             **{key: settings[key] for key in _TRANSPORT_SETTINGS if key in settings},
         )
@@ -281,6 +282,11 @@ class Request:
         self._io._move(Step.HEAD)
         self._report_plan_usage(connection)
         return connection
+
+    def _head_came(self) -> None:
+        """The connect budget has done its work, also when the rest of a refusal is slow to come."""
+        assert self._connect is not None  # called from within `open`
+        self._connect.deadline = math.inf
 
     def _report_plan_usage(self, connection: Connection) -> None:
         provider = self._answer.provider

@@ -214,6 +214,7 @@ def _scrubbed(error: Error, io: IO) -> Error:
         error,
         error=scrub(error.error),
         code=None if error.code is None else scrub(str(error.code)),
+        request_id=None if error.request_id is None else scrub(error.request_id),
         native=scrub_data(error.native, scrub),
     )
 

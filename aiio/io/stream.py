@@ -71,7 +71,8 @@ class EventStream:
             if self.terminal is not None:
                 raise StopAsyncIteration
             self._taken.set()
-            self._arrived = trio.Event()
+            if self._arrived.is_set():  # else another task waits for it already
+                self._arrived = trio.Event()
             await self._arrived.wait()
         return self._events.popleft()
 

@@ -96,6 +96,16 @@ class Provider:
     connect_timeout: ClassVar[Duration | None] = None
     stuck_timeout: ClassVar[Duration | None] = None
 
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Let an override of `decode` or `translate` be heard: a fast path of the dialect below it is not used."""
+        super().__init_subclass__(**more)
+        depth = {
+            hook: next(depth for depth, owner in enumerate(cls.__mro__) if hook in vars(owner))
+            for hook in ("decode", "translate", "translate_all")
+        }
+        if min(depth["decode"], depth["translate"]) < depth["translate_all"]:
+            cls.translate_all = Provider.translate_all  # type: ignore[method-assign]
+
     def __init__(self, url: str, io: ProviderIO) -> None:
         self.base_url = url.rstrip("/")
         self.io = io
@@ -319,6 +329,6 @@ def decode_json(data: bytes) -> Any:
         return _fast.decode(data)
     except (msgspec.DecodeError, RecursionError):
         try:
-            return json.loads(data.decode("utf-8"))
+            return json.loads(data.decode("utf-8"), strict=False)  # raw control characters in strings
         except RecursionError:
             raise ValueError("JSON nested too deep") from None

@@ -134,10 +134,12 @@ class Details:
 class OpenCall:
     """A tool call whose arguments are coming."""
 
-    __slots__ = ("arguments", "early", "held", "id", "index", "metadata", "name")
+    __slots__ = ("arguments", "begun", "early", "held", "id", "index", "metadata", "name")
 
     def __init__(self) -> None:
         self.index = -1  # until its start is out
+        self.begun = False
+        """Whether any of the arguments came."""
         self.id = ""
         self.name = ""
         self.early: list[str] = []

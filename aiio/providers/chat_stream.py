@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aiio.context.events import Done, Placed, TextDelta, ThinkingDelta, ToolCallDelta
+from aiio.context.events import Done, FinishReason, Placed, TextDelta, ThinkingDelta, ToolCallDelta
 from aiio.context.types import Usage
 
+from .base import WORKING, Events
 from .chat_blocks import (
     REFUSAL,
     TEXT,
@@ -56,6 +57,7 @@ class Answer:
         """The service tier as last named."""
         self._next_index = 0
         self._prose: Prose | None = None
+        self._worked = False  # this chunk added to the answer, whether or not it made an event
         self.text_at = -1
         """Index of the open text block while plain text may go straight into it, else -1."""
         self._details = Details()  # for the block that ends next
@@ -82,7 +84,7 @@ class Answer:
         """Whether a positive end signal came."""
         return self.reason is not None or self._whole
 
-    def take(self, native: Chunk | End, clock: Callable[[], float]) -> Out:
+    def take(self, native: Chunk | End, clock: Callable[[], float]) -> Events:
         """Return the events that *native* stands for; none after the terminal one. *clock*: epoch seconds."""
         out: Out = []
         if self.ended:
@@ -91,6 +93,7 @@ class Answer:
             self._done(out)
             return out
         self._loose = type(native) is not Chunk
+        self._worked = False
         if native.usage is not None:
             self._raw_usage = native.usage
         if (
@@ -107,7 +110,9 @@ class Answer:
             self._extra(native, out, clock)
         if self._last_reason in FAILED and not self.ended:
             self._fail({"error": {"code": self._last_reason}}, out, clock)
-        return out
+        if native.x_groq and native.x_groq.get("error") and not self.ended:
+            self._fail({"error": native.x_groq["error"]}, out, clock)
+        return WORKING if self._worked and not out else out
 
     def finish(self) -> Out:
         """Return the last events at the end of the stream; no terminal one without a finish reason."""
@@ -159,7 +164,10 @@ class Answer:
             if self.reason is None:
                 self.reason = choice.finish_reason
                 if choice.finish_reason not in FAILED:
-                    self._close_all(out)
+                    self._close_all(
+                        out,
+                        truncated=finish_of(self.reason, called=False, refused=False) is FinishReason.LENGTH,
+                    )
             self._last_reason = choice.finish_reason
 
     def _note(self, chunk: Chunk) -> None:
@@ -254,6 +262,7 @@ class Answer:
         if isinstance(shown, str) and not silent:
             self._write(THINKING, shown, out)
         self._details.add(piece)
+        self._worked = True
 
     # -- tool calls
 
@@ -276,6 +285,8 @@ class Answer:
             self._close_prose(out)
             call.start(self._take_index(), out)
         arguments = function.arguments
+        if arguments:
+            self._worked = call.begun = True
         if isinstance(arguments, str):
             if call.index >= 0 and arguments and not (call.held or self._loose):
                 out.append(ToolCallDelta(call.index, arguments))
@@ -314,6 +325,7 @@ class Answer:
             if self._audio.index < 0:
                 self._audio.index = self._take_index()
             self._audio.pieces.append(data)
+            self._worked = True
 
     # -- the end
 
@@ -340,7 +352,7 @@ class Answer:
         details = self._details.take()
         return {"reasoning_details": details} if details else {}
 
-    def _close_all(self, out: Out, *, cut: bool = False) -> None:
+    def _close_all(self, out: Out, *, cut: bool = False, truncated: bool = False) -> None:
         self._flush_tags(out)
         self._close_prose(out, cut=cut)
         for call in self._calls.order:
@@ -349,7 +361,7 @@ class Answer:
             if call.index >= 0:
                 if not cut:
                     call.metadata.update(self._take_details())
-                call.end(out, cut=cut)
+                call.end(out, cut=cut or (truncated and not call.begun))
         self._calls = Calls()
         self._audio.place(out)
 

@@ -70,9 +70,7 @@ class Gemini(Provider):
         body.update(gemini_options(settings, io.tools(), io))
         body = merged(without_cached(body, io), extra_of(settings, "extra_body"))
         headers: dict[str, Any] = {"Content-Type": "application/json", "Accept": "text/event-stream"}
-        if io.token is not None:
-            bearer = _auth_header(settings) == "bearer"
-            headers["Authorization" if bearer else _AUTH[0]] = f"Bearer {io.token}" if bearer else io.token
+        headers.update(_credential(settings, io.token))
         headers.update(extra_of(settings, "extra_headers"))
         return headers, body
 
@@ -137,6 +135,29 @@ class Gemini(Provider):
         _report_quotas(body, self.now(), self.io)
         return status_fault(error, endpoint=self.io.endpoint_name, now=self.now())
 
+    @classmethod
+    def models_request(
+        cls, url: str, settings: Mapping[str, Any], token: str | None, after: str | None = None
+    ) -> tuple[str, Mapping[str, str]]:
+        """See `Provider`. The base URL may name a model's method."""
+        path, headers = models_request(settings, after)
+        base, mark, query = url.partition("?")
+        base = base.partition("/models/")[0] if _METHOD in base else base
+        return f"{base.rstrip('/')}{path}{'&' if mark else ''}{query}", {
+            **_credential(settings, token),
+            **headers,
+        }
+
+    @classmethod
+    def read_models(cls, data: Any) -> dict[str, dict[str, Any]]:
+        """See `Provider`."""
+        return read_models(data)
+
+    @classmethod
+    def next_models(cls, data: Any) -> str | None:
+        """See `Provider`."""
+        return next_page(data)
+
 
 def model_path(model: str) -> str:
     """Return the path of *model* below the base URL; a name with a collection (`tunedModels/x`) keeps it."""
@@ -144,12 +165,15 @@ def model_path(model: str) -> str:
     return f"/{quote(named, safe='/@-._~')}"
 
 
-def _auth_header(settings: Mapping[str, Any]) -> str:
+def _credential(settings: Mapping[str, Any], token: str | None) -> dict[str, str]:
+    """Return the header with *token*. ValueError: the quirk that says which is none."""
     quirks = settings.get("quirks") or {}
     found = quirks.get("auth_header", _AUTH[0]) if isinstance(quirks, Mapping) else None
     if found not in _AUTH:
         raise ValueError(f"quirk 'auth_header' must be one of {', '.join(_AUTH)}, not {found!r}")
-    return str(found)
+    if token is None:
+        return {}
+    return {"Authorization": f"Bearer {token}"} if found == "bearer" else {_AUTH[0]: token}
 
 
 # -- quotas

@@ -14,7 +14,7 @@ from aiio.context.events import TextDelta, ThinkingDelta
 from aiio.context.types import Message
 from aiio.env.errors import HttpStatusError, ProviderError
 
-from .base import Capabilities, Events, Provider, ProviderIO
+from .base import Capabilities, Events, Provider, ProviderIO, below
 from .chat_options import extra_of
 from .faults import status_fault
 from .history import paired_history
@@ -102,6 +102,22 @@ class Ollama(Provider):
         if isinstance(error, HttpStatusError):
             return status_fault(error, endpoint=self.io.endpoint_name, now=self.now())
         return super().classify_error(error)
+
+    @classmethod
+    def models_request(
+        cls, url: str, settings: Mapping[str, Any], token: str | None, after: str | None = None
+    ) -> tuple[str, Mapping[str, str]]:
+        """See `Provider`. The base URL may hold the path of a request."""
+        path, headers = models_request(settings)
+        if token is not None:
+            headers = {"Authorization": f"Bearer {token}", **headers}
+        base, mark, query = url.partition("?")
+        return below(f"{base.rstrip('/').removesuffix(cls.path)}{mark}{query}", path), headers
+
+    @classmethod
+    def read_models(cls, data: Any) -> dict[str, dict[str, Any]]:
+        """See `Provider`."""
+        return read_models(data)
 
 
 def models_request(settings: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

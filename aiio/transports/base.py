@@ -6,7 +6,7 @@ A transport is registered on an `Env` for a URL scheme. It maps every exception 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
@@ -33,13 +33,15 @@ class TransportRequest:
     url: str
     """Absolute. Never holds a credential."""
     method: str = "POST"
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     body: bytes | None = None
     """HTTP: the request body. WebSocket: the first message sent."""
     framing: Framing = "sse"
     """How the answer's body is cut into frames when the response does not say otherwise."""
     proxy: str | None = None
     """Proxy URL for this request; None: direct."""
+    head_came: Callable[[], None] | None = field(default=None, repr=False)
+    """Called when the response head is there, before the body of a refusal is read."""
     max_frame_bytes: int = 64 << 20
     max_response_bytes: int = 1 << 30
     """Decoded bytes of one answer."""

@@ -42,8 +42,9 @@ class HTTPTransport:
 
     def __init__(self, env: HTTPEnv) -> None:
         self._env = env
+        self._transport = DirectTransport(lambda: env.ssl_context)
         self._client = httpx.AsyncClient(
-            transport=DirectTransport(lambda: env.ssl_context),
+            transport=self._transport,
             trust_env=False,
             follow_redirects=False,
             timeout=None,
@@ -61,6 +62,8 @@ class HTTPTransport:
             answer = await self._direct(url, request, headers)
         else:
             answer = await self._stock(url, request, headers, nursery)
+        if request.head_came is not None:
+            request.head_came()
         try:
             return await connection_for(answer, request)
         except BaseException:
@@ -75,7 +78,7 @@ class HTTPTransport:
         self, url: httpx.URL, request: TransportRequest, headers: list[tuple[bytes, bytes]]
     ) -> DirectAnswer:
         built = self._client.build_request(request.method, url, headers=headers, content=request.body)
-        response = await self._client.send(built, stream=True)
+        response = await self._transport.handle_async_request(built)  # `send` would log the URL
         answer: DirectAnswer = response.extensions[ANSWER]
         return answer
 

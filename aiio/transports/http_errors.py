@@ -145,7 +145,7 @@ def _socket_fault(error: BaseException, phase: Phase, peer: str) -> tuple[ErrorK
     if isinstance(error, ssl.SSLCertVerificationError):
         why = error.verify_message.rstrip(".")
         return _NETWORK, f"the TLS certificate of {peer} can't be trusted: {why}", "tls", False
-    if isinstance(error, ssl.SSLEOFError) and phase == "body":
+    if isinstance(error, ssl.SSLEOFError) and phase in ("send", "head", "body"):
         return _NETWORK, f"{peer} broke off the TLS connection without a closing message", phase, True
     if isinstance(error, ssl.SSLError):
         reason = (getattr(error, "reason", None) or "connection closed").replace("_", " ").lower()

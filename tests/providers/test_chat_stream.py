@@ -387,8 +387,8 @@ def test_F3_arguments_cut_anywhere_stay_raw(reason: str | None) -> None:
         frames = [chunk(call(index=0, id="a", name="f", arguments=whole[:at])), *end]
         result = answer(*frames, *([DONE] if reason else []), cut=reason is None)
         [block] = result.content
-        if at == 0 and reason:
-            assert block["arguments"] == {}
+        if at == 0 and reason == "tool_calls":
+            assert block["arguments"] == {}  # a call of a tool without parameters
         else:
             assert block["arguments"] == whole[:at]
             assert block["partial"] is True
@@ -772,3 +772,17 @@ def test_think_tags_that_were_not_finished_are_given_out() -> None:
         quirks=quirks,
     )
     assert [block["type"] for block in called.content] == ["text", "tool_call"]
+
+
+def test_a_service_tier_that_changes_in_mid_answer_is_heard() -> None:
+    frames = [
+        chunk({"content": "a"}),
+        chunk({"content": "b"}, service_tier="flex"),
+        chunk(finish="stop"),
+        DONE,
+    ]
+    result = answer(*frames)
+    native = done(result).native
+    assert native is not None
+    assert native["service_tier"] == "flex"
+    assert result.content[0]["text"] == "ab"

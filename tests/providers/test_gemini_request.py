@@ -582,6 +582,25 @@ def test_the_context_is_not_changed() -> None:
 # -- models
 
 
+@pytest.mark.parametrize(
+    ("url", "listing"),
+    [
+        ("https://g/v1beta/", "https://g/v1beta/models?pageSize=1000"),
+        ("https://g/v1beta?x=1", "https://g/v1beta/models?pageSize=1000&x=1"),
+        ("https://g/v1/models/m:streamGenerateContent", "https://g/v1/models?pageSize=1000"),
+    ],
+)
+def test_the_provider_lists_models_with_its_credential(url: str, listing: str) -> None:
+    asked = Gemini.models_request(url, {}, "key-1")
+    assert asked == (listing, {"x-goog-api-key": "key-1", "Accept": "application/json"})
+    asked = Gemini.models_request(url, {"quirks": {"auth_header": "bearer"}}, "key-1", "t")
+    assert "&pageToken=t" in asked[0]
+    assert asked[1]["Authorization"] == "Bearer key-1"
+    assert Gemini.models_request(url, {}, None)[1] == {"Accept": "application/json"}
+    assert Gemini.read_models({"models": [{"name": "models/m"}]}) == {"m": {}}
+    assert Gemini.next_models({"nextPageToken": "t"}) == "t"
+
+
 def test_models_are_listed_page_by_page() -> None:
     assert models_request({})[0] == "/models?pageSize=1000"
     path, headers = models_request({"extra_headers": {"X-A": "b"}}, page="a/b=")

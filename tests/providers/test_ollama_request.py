@@ -369,6 +369,15 @@ def test_extra_fields_are_laid_over_the_body() -> None:
 # -- models
 
 
+def test_the_provider_lists_models_with_its_credential() -> None:
+    for url in ("http://x/", "http://x/api/chat"):
+        asked = Ollama.models_request(url, {}, "key-1")
+        assert asked == ("http://x/api/tags", {"Authorization": "Bearer key-1", "Accept": "application/json"})
+    assert Ollama.models_request("http://x", {}, None)[1] == {"Accept": "application/json"}
+    assert Ollama.read_models({"models": [{"name": "m"}]}) == {"m": {}}
+    assert Ollama.next_models({}) is None
+
+
 def test_models_are_listed() -> None:
     assert models_request({"extra_headers": {"X-A": "b"}}) == (
         "/api/tags",

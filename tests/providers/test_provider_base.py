@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiio.context.events import ErrorKind
+from aiio.context.events import ErrorKind, TextDelta
 from aiio.context.types import Message
 from aiio.providers.base import (
     Capabilities,
@@ -147,3 +147,23 @@ def test_think_tags_however_they_are_cut(text: str, expected: list[tuple[bool, s
             joined = [(kind, "".join(t for k, t in pieces if k is kind)) for kind in (True, False)]
             assert [one for one in joined if one[1]] == expected
             assert decided == (text not in ("<think>a</thin", "<thi"))
+
+
+def test_a_plug_in_that_overrides_translate_is_not_passed_over_by_a_fast_path() -> None:
+    class Loud:
+        def translate(self, native: Any, state: Any, io: Any) -> Any:
+            return [TextDelta(0, "LOUD")]
+
+    frame = b'{"id":"c","model":"m","choices":[{"index":0,"delta":{"content":"quiet"}}]}'
+    for cls in (
+        define_provider(Loud, name="loud", dialect="chat"),
+        type("Sub", (OpenAIChat,), dict(vars(Loud))),
+    ):
+        provider = cls("http://x", FakeIO())
+        assert list(provider.translate_all([frame, frame], provider.new_state(), provider.io)) == [
+            TextDelta(0, "LOUD"),
+            TextDelta(0, "LOUD"),
+        ]
+    assert OpenAIChat.translate_all is not Provider.translate_all
+    fast = type("Fast", (OpenAIChat,), {"path": "/other"})
+    assert fast.translate_all is OpenAIChat.translate_all

@@ -1,0 +1,11 @@
+"""What holds for every test: the developer's own configuration is neither read nor written."""
+
+from __future__ import annotations
+
+import os
+
+for name in [name for name in os.environ if name.startswith("AIIO_") and name != "AIIO_RECORDINGS"]:
+    del os.environ[name]
+os.environ["AIIO_NO_CONFIG"] = (
+    "1"  # here and in every child process; tests of the files name folders of their own
+)
