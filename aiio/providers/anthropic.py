@@ -24,8 +24,8 @@ from .chat_options import extra_of
 from .checks import TEXT, TEXT_OR_TEXTS, Check, checked
 from .faults import status_fault
 from .history import paired_history
+from .narrow import dict_of, list_of
 from .plan_usage import quotas_of
-from .responses_wire import dict_of, list_of
 
 MAX_CACHE_MARKS = 4
 _OAUTH_TOKEN = "sk-ant-oat"  # what tokens of a subscription begin with; they go as bearer tokens only
@@ -118,6 +118,29 @@ class Anthropic(Provider):
         """Report the rate limits and plan windows in *headers*, if there are any."""
         if quotas := quotas_of(headers, self.now()):
             io.set_plan_usage(quotas=quotas)
+
+    @classmethod
+    def models_request(
+        cls, url: str, settings: Mapping[str, Any], token: str | None, after: str | None = None
+    ) -> tuple[str, Mapping[str, str]]:
+        """See `Provider`. The base URL may hold `/v1`, or the whole path of a request, and a query."""
+        path, _ = models_request(settings, after)
+        base, mark, query = url.partition("?")
+        base = base.rstrip("/").removesuffix("/messages").removesuffix("/v1")
+        headers = {**request_headers(settings, token), **extra_of(settings, "extra_headers")}
+        return f"{base}{path}{'&' if mark else ''}{query}", headers
+
+    @classmethod
+    def read_models(cls, data: Any) -> dict[str, dict[str, Any]]:
+        """See `Provider`. ValueError: it is no list of models."""
+        if not isinstance(data, dict) or not isinstance(data.get("data"), list):
+            raise ValueError(f"not a list of models: {str(data)[:80]!r}")  # noqa: TRY004  # bad bytes, not misuse
+        return read_models(data)
+
+    @classmethod
+    def next_models(cls, data: Any) -> str | None:
+        """See `Provider`."""
+        return next_page(data)
 
 
 def request_headers(settings: Mapping[str, Any], token: str | None) -> dict[str, str]:

@@ -18,7 +18,7 @@ from .anthropic_wire import BlockDelta, End, Event, JsonPiece, Native, Piece, Th
 from .base import WORKING, Events
 from .chat_blocks import Out
 from .faults import error_event
-from .responses_wire import dict_of, list_of, text_of
+from .narrow import dict_of, list_of, text_of
 
 FINISH: dict[str, FinishReason] = {
     "end_turn": FinishReason.STOP,

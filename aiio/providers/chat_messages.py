@@ -61,7 +61,7 @@ def chat_messages(history: Sequence[Message], quirks: Quirks, io: ProviderIO, no
         elif kind == MessageType.USER:
             if content := _user_content(message["content"], quirks, io):
                 _put_user(content, wire, quirks)
-        elif found := _assistant(message, quirks, now):
+        elif found := _assistant(message, quirks, io, now):
             wire.append(found)
         else:
             io.repaired("message_dropped", why="nothing in it that this dialect can send")
@@ -196,9 +196,16 @@ def wire_call_id(call_id: str, quirks: Quirks) -> str:
 # -- assistant
 
 
-def _assistant(message: Message, quirks: Quirks, now: float) -> Wire | None:
+_WRITTEN = frozenset({ContentType.TEXT, ContentType.THINKING, ContentType.TOOL_CALL})
+"""Blocks of an answer with a form here, or (thinking) without a report when the server does not ask for it."""
+
+
+def _assistant(message: Message, quirks: Quirks, io: ProviderIO, now: float) -> Wire | None:
     """Return the wire form, or None when there is neither content nor a call in it."""
     blocks: list[Block] = message["content"]
+    for block in blocks:
+        if block.get("type") not in _WRITTEN and "audio_id" not in block:
+            io.repaired("block_dropped", why=f"type {block.get('type')!r} has no form in an answer")
     calls = [_tool_call(block, quirks) for block in blocks if block.get("type") == ContentType.TOOL_CALL]
     wire: Wire = {"role": "assistant"}
     audio = _audio_id(blocks, now)

@@ -53,8 +53,7 @@ class Answer:
         self._facts: dict[str, Any] = {}
         self._loose = False  # the chunk in hand may hold halves of surrogate pairs
         self._unnoted = True  # until id and model are known; they ride on every chunk
-        self.tier: str | None = None
-        """The service tier as last named."""
+        self._tier: str | None = None
         self._next_index = 0
         self._prose: Prose | None = None
         self._worked = False  # this chunk added to the answer, whether or not it made an event
@@ -100,7 +99,7 @@ class Answer:
             self._unnoted
             or native.citations is not None
             or native.x_groq is not None
-            or native.service_tier != self.tier
+            or native.service_tier != self._tier
         ):
             self._note(native)
         for choice in native.choices or ():
@@ -176,7 +175,7 @@ class Answer:
             if value:
                 facts[key] = value
         self._unnoted = not ("id" in facts and "model" in facts)
-        self.tier = chunk.service_tier
+        self._tier = chunk.service_tier
         if chunk.citations:
             self._marks["citations"] = chunk.citations
             if chunk.search_results:

@@ -112,7 +112,6 @@ class PlainChunk(msgspec.Struct, gc=False):
     error: None = None
     citations: None = None
     x_groq: None = None
-    service_tier: str | None = None
 
 
 class End:

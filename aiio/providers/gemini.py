@@ -20,9 +20,10 @@ from .chat_options import extra_of
 from .faults import quota_violations, status_fault
 from .gemini_contents import Ways, gemini_contents
 from .gemini_options import gemini_options, without_cached
-from .gemini_stream import Answer
-from .gemini_wire import NO_USAGE, NULL_USAGE, Chunk, dict_of, list_of, read_frame, read_plain, text_of
+from .gemini_stream import SIGNATURE, Answer
+from .gemini_wire import NO_USAGE, NULL_USAGE, Chunk, read_frame, read_plain
 from .history import paired_history
+from .narrow import dict_of, list_of, text_of
 from .options import merged
 from .retry import parse_reset
 
@@ -61,9 +62,9 @@ class Gemini(Provider):
     def request(self, context: Sequence[Message], io: ProviderIO) -> tuple[Mapping[str, Any], Any]:
         """Return (headers, body). ValueError: it names the setting or file that can't be sent."""
         settings = io.settings
-        system, contents = gemini_contents(
-            paired_history(context, io), Ways.of(settings, io.current_model), io
-        )
+        ways = Ways.of(settings, io.current_model)
+        history = paired_history(context, io, signed=SIGNATURE if ways.replay_reasoning else None)
+        system, contents = gemini_contents(history, ways, io)
         body: dict[str, Any] = {"contents": contents}
         if system:
             body["systemInstruction"] = {"parts": [{"text": system}]}

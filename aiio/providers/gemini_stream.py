@@ -29,7 +29,8 @@ from .chat_blocks import TEXT, THINKING, Audio, Out, Prose
 from .chat_messages import arguments_text
 from .faults import error_event
 from .gemini_args import PartialArguments
-from .gemini_wire import Chunk, dict_of, list_of, text_of
+from .gemini_wire import Chunk
+from .narrow import dict_of, list_of, text_of
 
 Clock: TypeAlias = Callable[[], float]
 

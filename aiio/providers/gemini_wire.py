@@ -74,21 +74,3 @@ def read_frame(frame: bytes) -> list[Chunk]:
     if not all(isinstance(chunk, dict) for chunk in chunks):
         raise ValueError(f"expected a JSON object, got {str(value)[:80]!r}")
     return chunks
-
-
-def dict_of(value: object, key: str) -> dict[str, Any]:
-    """Return the object under *key* of a JSON object; {} when there is none."""
-    found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def list_of(value: object, key: str) -> list[Any]:
-    """Return the list under *key* of a JSON object; [] when there is none."""
-    found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, list) else []
-
-
-def text_of(value: object, key: str) -> str:
-    """Return the text under *key* of a JSON object; "" when there is none."""
-    found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, str) else ""

@@ -14,9 +14,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aiio.context.assemble import FREE_TEXT
-from aiio.context.types import Block, ContentType, Message, MessageType, text_content, tool_result_message
+from aiio.context.types import (
+    REFUSED,
+    Block,
+    ContentType,
+    Message,
+    MessageType,
+    text_content,
+    tool_result_message,
+)
 
 from .base import ProviderIO
+from .chat_blocks import REFUSAL
 
 NO_RESULT = "This tool call was not completed: no result of it was recorded."
 NO_OUTPUT = "(no output)"
@@ -24,10 +33,13 @@ NO_OUTPUT = "(no output)"
 _SENT = frozenset({MessageType.SYSTEM, MessageType.USER, MessageType.ASSISTANT, MessageType.TOOL_RESULT})
 
 
-def paired_history(context: Sequence[Message], io: ProviderIO, *, free_text: bool = False) -> list[Message]:
+def paired_history(
+    context: Sequence[Message], io: ProviderIO, *, free_text: bool = False, signed: str | None = None
+) -> list[Message]:
     """Return the messages of *context* in a form that any provider accepts.
 
-    - Records, messages of unknown type, empty blocks and empty messages are left out.
+    - Records, messages of unknown type, empty blocks and empty messages are left out, and so are answers that
+      the provider refused half-way: no later request with them in it would be answered.
     - Tool calls that are partial, or whose arguments are no JSON, are left out together with their results.
     - Every other call is followed directly by its one result: results are moved there, missing ones are made
       up as errors, and a result without its call becomes a user message. A message has no call id twice.
@@ -36,8 +48,9 @@ def paired_history(context: Sequence[Message], io: ProviderIO, *, free_text: boo
 
     Args:
       free_text: the dialect has calls whose arguments are prose; for others it becomes `{"input": prose}`.
+      signed: the key under which a text block keeps this dialect's signature; such a block stays, even empty.
     """
-    messages, gaps = _readable(context, io)
+    messages, gaps = _readable(context, io, signed)
     repaired, calls = _sendable_calls(messages, io, free_text=free_text)
     loose = _match(messages, calls, io)
     sent: list[Message] = []
@@ -89,14 +102,16 @@ def parse_arguments(arguments: Any) -> Any:
 # -- messages one by one
 
 
-def _readable(context: Sequence[Message], io: ProviderIO) -> tuple[list[Message], set[int]]:
+def _readable(
+    context: Sequence[Message], io: ProviderIO, signed: str | None
+) -> tuple[list[Message], set[int]]:
     """Return the messages that have something to send, and at which of them one was dropped just before."""
     kept: list[Message] = []
     gaps: set[int] = set()
     for position, message in enumerate(context):
         if isinstance(message.get("type"), str):
             continue  # a record: the owner's, never sent
-        cleaned = _cleaned(message, position, io)
+        cleaned = _cleaned(message, position, io, signed)
         if cleaned is None:
             gaps.add(len(kept))
         else:
@@ -111,13 +126,13 @@ def _joinable(first: Message, second: Message) -> bool:
     return not any(_is_call(block) for block in first["content"])
 
 
-def _cleaned(message: Message, position: int, io: ProviderIO) -> Message | None:
+def _cleaned(message: Message, position: int, io: ProviderIO, signed: str | None) -> Message | None:
     kind, content = message.get("type"), message.get("content")
     if kind not in _SENT:
         io.repaired("message_dropped", position=position, why=f"type {kind!r}")
         return None
     blocks = content if isinstance(content, list) else []
-    good = [block for block in blocks if _has_payload(block)]
+    good = [block for block in blocks if _has_payload(block, signed)]
     if not good and kind != MessageType.TOOL_RESULT:
         io.repaired("message_dropped", position=position, why="empty")
         return None
@@ -128,17 +143,24 @@ def _cleaned(message: Message, position: int, io: ProviderIO) -> Message | None:
     return {**message, "content": good or [text_content(NO_OUTPUT)]}
 
 
-def _has_payload(block: object) -> bool:
+def _has_payload(block: object, signed: str | None) -> bool:
     if not isinstance(block, dict):
         return False
     kind = block.get("type")
     if kind == ContentType.TEXT:
-        return has_text(block)
+        return has_text(block) or (signed in block and isinstance(block.get("text"), str))
     if kind == ContentType.THINKING:
         return has_text(block) or not block.keys() <= {"type", "text"}  # replay data needs no text
     if kind in (ContentType.IMAGE, ContentType.BINARY):
         return isinstance(block.get("content"), str) and block["content"] != ""
     return True
+
+
+def _is_refused(message: Message) -> bool:
+    """Tell whether *message* is an answer that was refused, and not in words of the model's own."""
+    return message.get(REFUSED) is True and not any(
+        block.get(REFUSAL) is True for block in message["content"]
+    )
 
 
 def _is_call(block: Block) -> bool:
@@ -203,7 +225,15 @@ def _sendable_calls(
     calls = _Calls()
     for position, message in enumerate(messages):
         blocks: list[Block] = message["content"]
-        if message["type"] != MessageType.ASSISTANT or not any(map(_is_call, blocks)):
+        if message["type"] != MessageType.ASSISTANT:
+            continue
+        if _is_refused(message):
+            repaired[position] = None
+            for block in filter(_is_call, blocks):
+                calls.lost.setdefault(str(block.get("call_id")), position)
+            io.repaired("message_dropped", position=position, why="refused")
+            continue
+        if not any(map(_is_call, blocks)):
             continue
         kept = _kept_blocks(blocks, position, calls, io, free_text=free_text)
         if len(kept) < len(blocks) and all(block.get("type") == ContentType.THINKING for block in kept):

@@ -74,7 +74,7 @@ class OpenAIChat(OpenAIListing):
     def translate_all(self, frames: Iterable[bytes], state: Answer, io: ProviderIO) -> Events:
         """Return the events of all *frames*; one that only adds text costs one decoding and one event."""
         now = self.now
-        text_at, tier = state.text_at, state.tier
+        text_at = state.text_at
         for frame in frames:
             if text_at >= 0 and frame.__class__ is bytes:
                 try:
@@ -82,12 +82,11 @@ class OpenAIChat(OpenAIListing):
                 except (ValueError, RecursionError):
                     pass
                 else:
-                    if chunk.service_tier == tier:
-                        if text := chunk.choices[0].delta.content:
-                            yield TextDelta(text_at, text)
-                        continue
+                    if text := chunk.choices[0].delta.content:
+                        yield TextDelta(text_at, text)
+                    continue
             yield from state.take(read_frame(frame), now)
-            text_at, tier = state.text_at, state.tier
+            text_at = state.text_at
 
     def ending(self, state: Answer) -> bool:
         """Tell whether a finish reason was seen; usage and `[DONE]` may follow."""

@@ -9,17 +9,23 @@ from typing import Any
 from .retry import parse_reset
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
-_RESOURCE = re.compile(r"x-ratelimit-(limit|remaining|reset)(?:-(requests|tokens|project-tokens))?")
+_RESOURCE = re.compile(
+    r"x-ratelimit-(limit|remaining|reset)"
+    r"(?:-(requests|tokens|project-tokens|input-images|(?:req|tokens)-(?:minute|month)))?"
+)
 _ANTHROPIC = re.compile(
     r"anthropic-(?:ratelimit-|(priority-|fast-))((?:input-|output-)?(?:requests|tokens))-(limit|remaining|reset)"
 )
 _UNIFIED = re.compile(r".*ratelimit-unified-(.+)-utilization")
+_WINDOW = re.compile(r"(\d+)([mhd])(?:_.*)?")  # `7d_opus` is a window of seven days, too
+_WINDOW_SECONDS = {"m": 60, "h": 3600, "d": 86400}
 
 
 def quotas_of(headers: Mapping[str, str], now: float) -> dict[str, dict[str, Any]]:
     """Return the quotas that *headers* (names lower-cased) report; {} when there are none.
 
-    `reset` is epoch seconds. A value that is negative or junk is absent.
+    `reset` is epoch seconds; a window whose name says its length has `window_seconds`. A value that is
+    negative or junk is absent.
 
     Args:
       now: epoch seconds.
@@ -37,6 +43,8 @@ def quotas_of(headers: Mapping[str, str], now: float) -> dict[str, dict[str, Any
             used = float(value) * 100
             quotas.setdefault(found[1], {}).update(total=100, used=used, remaining=100 - used)
             _put(quotas[found[1]], "reset", headers.get(name.replace("utilization", "reset"), ""), now)
+            if length := _WINDOW.fullmatch(found[1]):
+                quotas[found[1]]["window_seconds"] = int(length[1]) * _WINDOW_SECONDS[length[2]]
     if bare and "requests" not in quotas:
         quotas["requests"] = bare
     for quota in quotas.values():

@@ -16,7 +16,7 @@ from aiio.context.events import Placed, TextEnd, ThinkingEnd
 from aiio.context.types import Block, ContentType
 
 from .chat_blocks import REFUSAL, TEXT, THINKING, TRANSCRIPT, OpenCall, Out, Prose, join_surrogates
-from .responses_wire import dict_of, list_of, text_of
+from .narrow import dict_of, list_of, text_of
 
 DIALECT = "openai_responses"
 

@@ -9,6 +9,7 @@ from typing import Any
 from .base import ProviderIO
 from .checks import BOOL, COUNT, MAPPING, NUMBER, TEXT, TEXTS, Check, checked, is_mapping, is_texts
 from .levels import LEVELS, ON, nearest_level, thinking_level
+from .options import tool_choice_of
 from .quirks import Quirks
 
 ENCRYPTED = "reasoning.encrypted_content"
@@ -161,17 +162,11 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tool_choice(choice: object, tools: Sequence[Mapping[str, Any]]) -> Any:
-    if choice is None or choice in ("auto", "none", "required"):
-        return choice
-    if choice == "any":
-        return "required"
-    if isinstance(choice, Mapping):
-        inner = choice.get("function")  # as Chat Completions has it
-        return {"type": "function", **inner} if isinstance(inner, Mapping) else dict(choice)
-    for tool in tools:
-        if choice in (tool.get("name"), tool["type"]):
-            known = tool["type"] in ("function", "custom")
-            return {"type": tool["type"], "name": choice} if known else {"type": tool["type"]}
-    raise ValueError(
-        f"setting tool_choice must be auto, none, required, a tool's name or a mapping: {choice!r}"
-    )
+    if isinstance(choice, Mapping) and not isinstance(choice.get("function"), Mapping):
+        return dict(choice)  # as this wire has it
+    kinds = {tool.get("name", tool["type"]): tool["type"] for tool in tools}
+    wanted = tool_choice_of(choice, [{"name": name} for name in kinds])
+    if wanted is None or wanted.name is None:
+        return wanted and wanted.mode
+    kind = kinds[wanted.name]
+    return {"type": kind, "name": wanted.name} if kind in ("function", "custom") else {"type": kind}

@@ -19,6 +19,7 @@ from .base import WORKING, Events
 from .chat_blocks import REFUSAL, TEXT, TRANSCRIPT, Audio, Out
 from .chat_wire import End
 from .faults import error_event, read_fault
+from .narrow import dict_of, list_of, text_of
 from .responses_blocks import (
     REASONING,
     SUMMARY,
@@ -40,11 +41,8 @@ from .responses_wire import (
     TRANSCRIPT_DELTA,
     Delta,
     Event,
-    dict_of,
     item_key,
-    list_of,
     part_of,
-    text_of,
 )
 
 Clock: TypeAlias = Callable[[], float]

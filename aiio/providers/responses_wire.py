@@ -132,21 +132,3 @@ def part_of(event: Event, name: str = "content_index") -> int:
     """Return the index of the part that *event* is about; 0 when it does not say."""
     index = event.get(name)
     return index if isinstance(index, int) else 0
-
-
-def text_of(value: object, name: str) -> str:
-    """Return the text under *name* in the mapping *value*, "" when there is none."""
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, str) else ""
-
-
-def dict_of(value: object, name: str) -> dict[str, Any]:
-    """Return the object under *name* in the mapping *value*, {} when there is none."""
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def list_of(value: object, name: str) -> list[Any]:
-    """Return the list under *name* in the mapping *value*, [] when there is none."""
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, list) else []

@@ -498,3 +498,13 @@ def test_B6_a_partial_can_be_sent_again(deltas: list[dict[str, Any]], replayed: 
     for delta in deltas:
         assert delta.get("content", "") in kept
     assert "signature" not in json.dumps(messages)
+
+
+def test_what_the_server_of_another_dialect_did_is_left_out_and_reported() -> None:
+    io = FakeIO()
+    item = {"type": "server", "dialect": "anthropic", "item": {"type": "server_tool_use", "id": "s"}}
+    heard = {"type": "binary", "content": "aGk=", "audio_id": "a"}
+    answer = assistant_message([item, {"type": "text", "text": "Hi."}, heard])
+    _, body = OpenAIChat("http://x", io).request([user_message("u"), answer, user_message("v")], io)
+    assert body["messages"][1] == {"role": "assistant", "content": "Hi."}
+    assert io.repair_names == ["block_dropped"]

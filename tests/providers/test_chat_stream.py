@@ -774,11 +774,12 @@ def test_think_tags_that_were_not_finished_are_given_out() -> None:
     assert [block["type"] for block in called.content] == ["text", "tool_call"]
 
 
-def test_a_service_tier_that_changes_in_mid_answer_is_heard() -> None:
+def test_the_service_tier_of_the_last_chunk_counts() -> None:
+    """It rides on every chunk, and is not looked for on those that only add text."""
     frames = [
-        chunk({"content": "a"}),
-        chunk({"content": "b"}, service_tier="flex"),
-        chunk(finish="stop"),
+        chunk({"content": "a"}, service_tier="auto"),
+        chunk({"content": "b"}, service_tier="auto"),
+        chunk(finish="stop", service_tier="flex"),
         DONE,
     ]
     result = answer(*frames)

@@ -639,3 +639,15 @@ def test_models_are_listed_page_by_page() -> None:
     for bad in ([], {"models": 3}):
         with pytest.raises(ValueError, match="not a list of models"):
             read_models(bad)
+
+
+def test_a_signature_on_a_text_without_words_goes_back_unless_none_is_to() -> None:
+    block = {"type": "text", "text": "", "thought_signature": "c2ln"}
+    context = [user_message("u"), {"type": 3, "content": [{"type": "text", "text": "Hi."}, block]}]
+    for settings, parts in (
+        ({}, [{"text": "Hi."}, {"text": "", "thoughtSignature": "c2ln"}]),
+        ({"replay_reasoning": False}, [{"text": "Hi."}]),
+    ):
+        io = FakeIO(model="gemini-3-pro", **settings)
+        _, body = Gemini("http://x", io).request(context, io)
+        assert body["contents"][1]["parts"] == parts

@@ -265,6 +265,7 @@ MESSAGES = st.one_of(
     st.builds(user_message, st.sampled_from(["", "u"])),
     st.builds(system_message, st.sampled_from(["", "s"])),
     st.builds(assistant_message, st.lists(BLOCKS, max_size=4)),
+    st.builds(lambda blocks: {**assistant_message(blocks), "refused": True}, st.lists(BLOCKS, max_size=3)),
     st.builds(result, st.sampled_from(["a", "b", "", None]), st.sampled_from(["", "r", "q"])),
     st.just({"type": "record", "x": 1}),
 )
@@ -273,6 +274,29 @@ MESSAGES = st.one_of(
 @given(st.lists(MESSAGES, max_size=12))
 def test_any_history_is_made_valid_once_and_for_all(context: list[Message]) -> None:
     sent(context)
+
+
+def test_a_refused_answer_is_not_sent_again_and_neither_are_the_results_of_its_calls() -> None:
+    refused = {**calling(text("Half an"), call("a")), "refused": True}
+    history, io = sent([user_message("u"), refused, result("a"), user_message("v")])
+    assert outline(history) == ["user"]
+    assert content_text(history[0]) == "u\n\nv"
+    assert io.repair_names == ["message_dropped", "result_dropped", "message_joined"]
+
+
+def test_a_refusal_in_the_models_own_words_is_sent_again() -> None:
+    refused = {**calling({**text("I won't."), "refusal": True}), "refused": True}
+    history, io = sent([user_message("u"), refused, user_message("v")])
+    assert outline(history) == ["user", "assistant", "user"]
+    assert io.repairs == []
+
+
+def test_F5_text_without_words_stays_for_the_dialect_that_signed_it() -> None:
+    block = {**text(""), "sig": "s"}
+    context = [user_message("u"), calling(text("Hi."), block), user_message("v")]
+    assert paired_history(context, FakeIO(), signed="sig")[1]["content"] == [text("Hi."), block]
+    for key in (None, "other"):
+        assert paired_history(context, FakeIO(), signed=key)[1]["content"] == [text("Hi.")]
 
 
 def test_cost_grows_linearly_with_the_context() -> None:

@@ -160,8 +160,52 @@ QUOTAS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
             "anthropic-ratelimit-unified-5h-reset": str(int(NOW) + 60),
             "anthropic-ratelimit-unified-7d-utilization": "much",
         },
-        {"5h": {"total": 100, "used": 25, "remaining": 75, "reset": NOW + 60}},
+        {"5h": {"total": 100, "used": 25, "remaining": 75, "reset": NOW + 60, "window_seconds": 18000}},
     ),
+    "windows of models": (
+        {
+            "anthropic-ratelimit-unified-7d_opus-utilization": "0.5",
+            "anthropic-ratelimit-unified-overage-utilization": "0",
+        },
+        {
+            "7d_opus": {"total": 100, "used": 50, "remaining": 50, "window_seconds": 604_800},
+            "overage": {"total": 100, "used": 0, "remaining": 100},
+        },
+    ),
+    "Azure": (
+        {
+            "x-ratelimit-limit-tokens": "1000",
+            "x-ratelimit-remaining-tokens": "-7",
+            "x-ratelimit-reset-tokens": "42",
+            "x-ratelimit-limit-requests": "-1",
+        },
+        {"tokens": {"total": 1000, "reset": NOW + 42}},
+    ),
+    "Groq": (
+        {
+            "x-ratelimit-limit-requests": "14400",
+            "x-ratelimit-remaining-requests": "14370",
+            "x-ratelimit-reset-requests": "2m59.56s",
+            "x-ratelimit-remaining-tokens": "17997",
+        },
+        {
+            "requests": {"total": 14400, "remaining": 14370, "used": 30, "reset": NOW + 179.56},
+            "tokens": {"remaining": 17997},
+        },
+    ),
+    "OpenRouter": (
+        {
+            "x-ratelimit-limit": "20",
+            "x-ratelimit-remaining": "0",
+            "x-ratelimit-reset": str(int(NOW) * 1000 + 2500),
+        },
+        {"requests": {"total": 20, "remaining": 0, "used": 20, "reset": NOW + 2.5}},
+    ),
+    "Mistral": (
+        {"x-ratelimit-limit-req-minute": "60", "x-ratelimit-remaining-tokens-month": "5"},
+        {"req_minute": {"total": 60}, "tokens_month": {"remaining": 5}},
+    ),
+    "images": ({"x-ratelimit-remaining-input-images": "9"}, {"input_images": {"remaining": 9}}),
 }
 
 
