@@ -15,6 +15,7 @@ from aiio.env.durations import parse_duration
 from aiio.env.scrub import Scrubber
 from aiio.observe import LEVELS
 
+from .config_commands import add_commands
 from .exits import BAD_INPUT, DONE, INTERRUPTED, READER_GONE, CliFault
 from .models import LimitOptions, parse_settings
 from .output import Output, say
@@ -250,3 +251,6 @@ def _limits(more: dict[str, Any]) -> LimitOptions:
 
 def _execute(command: Command, more: dict[str, Any]) -> int:
     return execute(command, LogOptions(log=more["log"], level=more["log_level"], debug=more["debug"]))
+
+
+add_commands(cli, _log_options, _execute)

@@ -19,6 +19,7 @@ import trio
 from aiio.context.log import get_logger
 from aiio.env.env import Env, open_env
 from aiio.env.errors import ProviderError
+from aiio.env.scrub import Scrubber
 from aiio.observe import configure
 
 from .exits import BAD_INPUT, BY_KIND, CRASHED, INTERRUPTED, CliFault, fault_sentence
@@ -88,27 +89,40 @@ def leave_now(code: int) -> NoReturn:
 
 def execute(command: Command, options: LogOptions) -> int:
     """Run *command* in a trio run of its own and return its exit code. Raises nothing but SystemExit."""
-    env = open_env()
+    scrubs: list[Callable[[str], str]] = [Scrubber().text]  # the last counts: the Env's, once there is one
+    level = "debug" if options.debug else options.level
     try:
-        log = configure(options.log, level="debug" if options.debug else options.level, scrub=env.scrub)
+        log = configure(options.log, level=level, scrub=lambda text: scrubs[-1](text))
     except OSError as exc:
         say(f"the log {options.log} can't be written: {exc.strerror}; name another file with --log")
         return BAD_INPUT
     with log:
         try:
-            return trio.run(_main, env, command)
-        except CliFault as fault:
-            say(env.scrub(str(fault)))
-            return fault.code
-        except ProviderError as exc:
-            say(env.scrub(fault_sentence(exc)))
-            return BY_KIND[exc.kind]
-        except KeyboardInterrupt:
-            say("stopped")
-            return INTERRUPTED
-        except Exception as exc:  # noqa: BLE001  # the boundary: see the module's docstring
-            get_logger().exception("cli.crashed")
-            return crashed(exc, options, env.scrub)
+            env = open_env()
+        except (TypeError, ValueError) as exc:  # the user's settings file; the text names file and line
+            say(scrubs[-1](str(exc)))
+            return BAD_INPUT
+        scrubs.append(env.scrub)
+        for note in env.files.notes:
+            say(env.scrub(note))
+        return _run(env, command, options)
+
+
+def _run(env: Env, command: Command, options: LogOptions) -> int:
+    try:
+        return trio.run(_main, env, command)
+    except CliFault as fault:
+        say(env.scrub(str(fault)))
+        return fault.code
+    except ProviderError as exc:
+        say(env.scrub(fault_sentence(exc)))
+        return BY_KIND[exc.kind]
+    except KeyboardInterrupt:
+        say("stopped")
+        return INTERRUPTED
+    except Exception as exc:  # noqa: BLE001  # the boundary: see the module's docstring
+        get_logger().exception("cli.crashed")
+        return crashed(exc, options, env.scrub)
 
 
 def crashed(exc: Exception, options: LogOptions, scrub: Callable[[str], str]) -> int:

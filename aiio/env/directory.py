@@ -37,6 +37,8 @@ class Directory:
         auth = merged.get("auth")
         if isinstance(auth, str | Mapping):
             merged["auth"] = _held(auth)
+        elif auth is None and self._variable(known.env_keys) in known.bearer_keys:
+            merged.setdefault("auth_header", "bearer")
         return merged
 
     def endpoint(self, name: str, overrides: Mapping[str, Any] | None = None) -> Endpoint:
@@ -67,20 +69,46 @@ class Directory:
             one it has can't be sent.
         """
         endpoint = self.endpoint(name, overrides)
-        where = f"settings[{name!r}]['auth']"
-        if endpoint.auth is not None:
-            return read_credential(endpoint.auth, where)
-        for variable in endpoint.env_keys:
-            value = self._environ.get(variable)
-            if value is not None and (value.strip() or endpoint.key_required):
-                return read_credential(value, f"the environment variable {variable}")
+        found = self._found(endpoint)
+        if found is not None:
+            return read_credential(*found)
         if not endpoint.key_required:
             return None
+        where = in_settings(name)
+        auth = self._settings.record(name).get("auth")
+        if isinstance(auth, Mapping) and auth.get("store") == "keyring":
+            raise ProviderError(
+                ErrorKind.AUTH,
+                f"the API key of endpoint {name!r} is in the system's keyring, which did not hand it out: "
+                f"unlock it, or run `aiio auth set {name}` again",
+                code="locked_credential",
+            )
         variables = " or ".join(endpoint.env_keys)
         places = f"{variables} in the environment, or {where}" if variables else where
         raise ProviderError(
             ErrorKind.AUTH, f"no API key for endpoint {name!r}: set {places}", code="no_credential"
         )
+
+    def source(self, name: str, overrides: Mapping[str, Any] | None = None) -> str | None:
+        """Return where the credential of endpoint *name* stands, unchecked; None: nowhere.
+
+        `in_settings(name)`, or "the environment variable ...". ValueError: unknown endpoint.
+        """
+        found = self._found(self.endpoint(name, overrides))
+        return None if found is None else found[1]
+
+    def _found(self, endpoint: Endpoint) -> tuple[str | Secret, str] | None:
+        """Return the credential to use, unchecked, and where it stands."""
+        if endpoint.auth is not None:
+            return endpoint.auth, in_settings(endpoint.name)
+        variable = self._variable(endpoint.env_keys, blank=endpoint.key_required)
+        return None if variable is None else (self._environ[variable], f"the environment variable {variable}")
+
+    def _variable(self, names: tuple[str, ...], *, blank: bool = False) -> str | None:
+        """Return the first of *names* that is in the environment; if none is, and *blank*, a blank one."""
+        present = [name for name in names if name in self._environ]
+        filled = [name for name in present if self._environ[name].strip()]
+        return next(iter(filled or (present if blank else [])), None)
 
     def url(self, name: str, overrides: Mapping[str, Any] | None = None) -> str:
         """Return the base URL of endpoint *name*. ProviderError (provider): none; says where to put it."""
@@ -103,6 +131,11 @@ class Directory:
             f"unknown endpoint {name!r}; known: {', '.join(self.names())}. "
             "Add one with env.register_endpoint(name, url=...) or in settings['providers']"
         )
+
+
+def in_settings(name: str) -> str:
+    """Return how the place of a credential in the settings is called."""
+    return f"settings[{name!r}]['auth']"
 
 
 def _held(auth: str | Mapping[str, Any]) -> Secret | dict[str, Any]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from .auth import Secret
 
@@ -25,7 +26,7 @@ class Endpoint:
     """The part of a selector before its first slash."""
     provider: str = DEFAULT_PROVIDER
     """Registry key of its dialect."""
-    url: str | None = None
+    url: str | None = field(default=None, repr=False)
     """Base URL; None: known only when it is resolved (the embedded model), or still to be configured."""
     auth: Secret | None = None
     """The credential in the settings, unchecked; None: look into the environment."""
@@ -37,7 +38,7 @@ class Endpoint:
     """Whether the server is a child process of ours."""
     models: Mapping[str, Any] | None = None
     """Model ids and what is known about each; None or empty: unknown, any id goes."""
-    policy: Mapping[str, Any] = field(default_factory=dict)
+    policy: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """All settings of the endpoint, credentials left out."""
 
 
@@ -52,6 +53,10 @@ class KnownEndpoint:
     """Environment variables that may hold the URL."""
     url_suffix: str = ""
     """Appended to a URL from the environment that does not end in it."""
+    port: int | None = None
+    """Port for a URL from the environment that may be a bare host; None: it is a whole URL."""
+    bearer_keys: tuple[str, ...] = ()
+    """Those of `env_keys` that hold a bearer token where a key has a header of its own."""
     key_required: bool = True
     embedded: bool = False
     quirks: Mapping[str, Any] = field(default_factory=dict)
@@ -105,6 +110,26 @@ KNOWN_ENDPOINTS: dict[str, KnownEndpoint] = {
             "files": "part",
         },
     ),
+    "anthropic": KnownEndpoint(
+        url="https://api.anthropic.com",
+        provider="anthropic",
+        env_keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        url_env=("ANTHROPIC_BASE_URL",),
+        bearer_keys=("ANTHROPIC_AUTH_TOKEN",),
+    ),
+    "gemini": KnownEndpoint(
+        url="https://generativelanguage.googleapis.com/v1beta",
+        provider="gemini",
+        env_keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    ),
+    "ollama": KnownEndpoint(
+        url="http://127.0.0.1:11434",
+        provider="ollama",
+        env_keys=("OLLAMA_API_KEY",),
+        url_env=("OLLAMA_HOST",),
+        port=11434,
+        key_required=False,
+    ),
     "openrouter": KnownEndpoint(
         url="https://openrouter.ai/api/v1",
         env_keys=("OPENROUTER_API_KEY",),
@@ -155,7 +180,21 @@ KNOWN_ENDPOINTS: dict[str, KnownEndpoint] = {
 """Endpoints that work once their key is in the environment; the table a new dialect adds to."""
 
 RESERVED_NAMES = frozenset(
-    {"providers", "tools", "mcp", "sessions", "max_active", "ca_file", "proxy", "agents"}
+    {
+        "providers",
+        "projects",
+        "tools",
+        "mcp",
+        "provider_paths",
+        "extensions",
+        "sessions",
+        "max_active",
+        "model",
+        "ca_file",
+        "proxy",
+        "agents",
+        "credential_store",
+    }
 )
 """Top-level settings that are not endpoints."""
 
@@ -190,6 +229,25 @@ def environment_url(known: KnownEndpoint, environ: Mapping[str, str]) -> str | N
     """Return the URL that the environment gives for *known*; None: it gives none."""
     for variable in known.url_env:
         url = environ.get(variable, "").strip().rstrip("/")
+        if url and known.port is not None:
+            url = _whole_url(url, known.port)
         if url:
             return url if url.endswith(known.url_suffix) else url + known.url_suffix
     return None
+
+
+def _whole_url(host: str, port: int) -> str:
+    """Return `host`, `host:port`, `:port` or a URL as a URL to connect to; junk comes back as it is."""
+    url = host if "://" in host else f"http://{host}"
+    try:
+        parts = urlsplit(url)
+        name, given = parts.hostname or "127.0.0.1", parts.port
+    except ValueError:
+        return url
+    if name in ("0.0.0.0", "::"):  # where a server listens, not where it is
+        name = "127.0.0.1"
+    if given is None:
+        given = port if "://" not in host else {"http": 80, "https": 443}.get(parts.scheme, port)
+    if ":" in name:
+        name = f"[{name}]"
+    return urlunsplit((parts.scheme, f"{name}:{given}", parts.path, "", ""))

@@ -14,33 +14,32 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import trio
 
-from aiio.context.log import get_logger
-
-from . import local_state
 from .auth import Secret
 from .background import Background
-from .directory import Directory
-from .durations import parse_duration
+from .config_files import cache_of_user, read_config_files, user_folder
+from .credentials import SCOPES, CredentialKeeper
+from .detect import LOCAL_SERVERS, detect
+from .directory import Directory, in_settings
+from .durations import Duration, parse_duration
+from .embedded import embedded_model
 from .endpoints import DEFAULT_PROVIDER, Endpoint, checked_name, split_selector
+from .errors import ProviderError
 from .ledger import Ledger
-from .listeners import Listener, ListenerHandle, Listeners
-from .local import DEFAULT_IDLE_AFTER, LocalModel
-from .local_process import ModelServer, require_runtime, server_spec, start_server
-from .proxies import proxy_from_environment, with_scheme
-from .registry import Registry
-from .scrub import Scrubber, is_secret_name
+from .local import LocalModel
+from .model_lists import ModelLists, Models, over
+from .oauth import Refresh, TokenRenewal
+from .pluggable import Pluggable
+from .prices import PriceList
+from .proxies import choose_proxy
 from .settings import Settings, read_layer
 from .tls import make_ssl_context
-from .tools import Tool, ToolCatalog
-from .weights import find_weights
 from .windows import Windows
 
 _CLOSE_LIMIT = 5.0  # seconds for transports to close
-_SCOPES = (None, "local", "package")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,48 +51,57 @@ class Address:
     credential: Secret | None = None
 
 
-class Env:
+class Env(Pluggable):
     """The registry of endpoints, providers, transports and tools, and what requests share.
 
     Args:
       settings: the top layer of the settings; copied.
-      config: a settings file below it (TOML, or JSON by its suffix), or an object.
+      config: a settings file below it (TOML, or JSON by its suffix), or an object; below that lie the
+        project's and the user's files (config_files.py). False: no files at all.
       http_client: an object with the face of `httpx.AsyncClient.stream` to send requests through; stays the
         caller's, who closes it.
       max_active: limit on requests in flight, over `settings["max_active"]`; None: as configured, else none.
-      environ: environment variables; by default the process's own, read when they are needed.
+      environ: environment variables; by default the process's own, read when they are needed. With others
+        no files are read or written, unless they name a folder in `AIIO_CONFIG_DIR`.
 
     Raises:
-      TypeError, ValueError: settings of the wrong shape, an unreadable file, a limit that is none.
+      TypeError, ValueError: settings of the wrong shape, *config* or the user's config.toml unreadable (the
+        text names the file), a limit that is none.
     """
 
     def __init__(
         self,
         settings: Mapping[str, Any] | None = None,
         *,
-        config: str | Path | Mapping[str, Any] | None = None,
+        config: str | Path | Mapping[str, Any] | Literal[False] | None = None,
         http_client: Any = None,
         max_active: int | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
+        super().__init__()
         self.ledger = Ledger()
-        self.settings = Settings(
-            read_layer(config), {} if settings is None else settings, on_change=self._setting_changed
-        )
-        self.http_client = http_client
-        self.scrubber = Scrubber()
-        self.tools = ToolCatalog()
-        self.windows = Windows()
         self._environ: Mapping[str, str] = os.environ if environ is None else environ
+        upper = (read_layer(config or None), {} if settings is None else settings)
+        folder = None if config is False else user_folder(self._environ, own=environ is None)
+        self.files = read_config_files(folder, upper)
+        """The settings files, as they were read."""
+        self.settings = Settings(*self.files.layers, *upper, on_change=self._setting_changed)
+        self.http_client = http_client
+        self.windows = Windows()
         self._directory = Directory(self.settings, self._environ)
-        self._registry = Registry(self)
-        self._listeners = Listeners(partial(self._report, "env.listener_failed"))
         self._background = Background(partial(self._report, "env.task_crashed"))
+        given = {name for layer in upper for name in layer if _has_auth(layer[name])}
+        self._credentials = CredentialKeeper(self.settings, self.files, given=given)
+        self.renewal = TokenRenewal(self, lambda name: self.settings.record(name).get("auth"), self.auth_set)
+        self.model_lists = ModelLists(
+            self, None if folder is None else cache_of_user(self._environ, own=environ is None)
+        )
+        self.windows.sources.append(PriceList(self._in_thread))
         self._local: LocalModel | None = None
         self._ssl_context: ssl.SSLContext | None = None
         self._entered = False
         self.ledger.max_active = self.settings.get("max_active") if max_active is None else max_active
-        self._learn(self.settings)
+        self.scrubber.learn(self.settings)
 
     # --- life ---
 
@@ -102,6 +110,11 @@ class Env:
             raise RuntimeError("an Env is entered once; open another one")
         self._entered = True
         await self._background.open()
+        try:
+            await self._load_credentials()
+        except BaseException:
+            await self._background.aclose()
+            raise
         return self
 
     async def __aexit__(
@@ -195,14 +208,16 @@ class Env:
         """
         checked_name(name)
         if url is not None and "://" not in str(url):
-            raise ValueError(f"the URL of endpoint {name!r} must be absolute, not {url!r}")
+            shown = str(url).partition("?")[0].rpartition("@")[2]  # a credential may stand in the rest
+            raise ValueError(f"the URL of endpoint {name!r} must be absolute, not {shown!r}")
         if provider is None and name not in self.endpoint_names():
             provider = DEFAULT_PROVIDER
         given = {"provider": provider, "url": url, "models": models, **policy}
         self.settings.set_policy(name, {key: value for key, value in given.items() if value is not None})
         if auth is not None:
             self.settings.set_auth(name, auth)
-        self._learn({"url": url, name: self.settings.record(name)})
+            self._credentials.given.add(name)
+        self.scrubber.learn({"url": url, name: self.settings.record(name)})
         return self.endpoint(name)
 
     def endpoint_settings(self, name: str, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -234,36 +249,113 @@ class Env:
 
         Cancellation: safe. Always a checkpoint.
         """
+        self.scrubber.learn(overrides or {})
         if self._directory.endpoint(name, overrides).embedded:
-            url, key = await self._local_model().address()
+            url, key = await self._embedded().address()
             self.scrubber.add(key)
             return Address(url=url, credential=key)
         await trio.lowlevel.checkpoint()
         url = self._directory.url(name, overrides)
         self.scrubber.add_url(url)
+        self.scrubber.learn(self.endpoint_settings(name, overrides))  # keys may hide in headers and overrides
+        if not (overrides and overrides.get("auth")) and self.renewal.is_due(name):
+            await self.renewal.renew(name, self.endpoint_settings(name).get("oauth"))
         return Address(url=url, credential=self.credential(name, overrides))
+
+    def credential_source(self, name: str) -> str | None:
+        """Return where the credential of endpoint *name* stands, in words; None: nowhere."""
+        source = self._directory.source(name)
+        return self._credentials.place_of(name) if source == in_settings(name) else source
 
     async def auth_set(
         self, endpoint: str, auth: str | Secret | Mapping[str, Any], scope: str | None = None
     ) -> None:
-        """Change the credentials of *endpoint*, in memory; the next request uses them.
+        """Change the credentials of *endpoint*; the next request uses them, and later runs too.
+
+        They are kept in the user's credentials.toml, or with the extra `keyring` in the system's keyring if
+        that works (setting `credential_store`: "keyring" or "file" for one of them only); in memory only when
+        files are off.
 
         Args:
           endpoint: its name.
           auth: a key, or an object: credential keys (`type token access refresh expires`) and an `auth`
             object go into the record's `auth`, other keys beside it; None deletes a key, `models` replaces.
-          scope: `"local"` or `"package"`; None: where the endpoint lives.
+          scope: `"package"`, for every folder, or `"local"`, for the working directory only; the user's
+            folder has both. None: where the endpoint lives.
 
         Raises:
-          TypeError, ValueError: not a name, not a credential, not a scope.
-          ProviderError: kind auth, for a credential no request could carry.
+          TypeError, ValueError: not a name, not a credential, not a scope; a file that is there is broken.
+          ProviderError: kind auth, for a credential no request could carry, or no working keyring.
+          OSError: the disk refused.
+
+        Cancellation: whole or not at all. Always a checkpoint.
         """
-        checked_name(endpoint)
-        if scope not in _SCOPES:
-            raise ValueError(f"a scope is 'local' or 'package', not {scope!r}")
-        await trio.lowlevel.checkpoint()
-        self.settings.set_auth(endpoint, auth)
-        self._learn(self.settings.record(endpoint))
+        _check_place(endpoint, scope)
+        await self._credentials.set(endpoint, auth, scope)
+        self.scrubber.learn(self.settings.record(endpoint))
+
+    async def auth_remove(self, endpoint: str, scope: str | None = None) -> bool:
+        """Forget the credentials of *endpoint*, also those kept for later runs; False: there were none.
+
+        One in the environment stays. *scope*: None is both. Raises as `auth_set`.
+        """
+        _check_place(endpoint, scope)
+        return await self._credentials.remove(endpoint, scope)
+
+    async def refresh_credentials(self, endpoint: str) -> bool:
+        """Read anew what is kept of *endpoint*: another process may have changed it. True: it has.
+
+        Never fails; a broken file is logged. Cancellation: safe. Always a checkpoint.
+        """
+        changed = await self._credentials.reread(endpoint)
+        self.scrubber.learn(self.settings.record(endpoint))
+        return changed
+
+    def register_refresh(self, endpoint: str, refresh: Refresh) -> None:
+        """Renew the OAuth token of *endpoint* by `await refresh(record)`, 30 s before it ends.
+
+        It gets the auth record, with `Secret`s, and returns what changes: `{"access", "expires", ...}`, the
+        time as epoch seconds. Without one, setting `oauth` `{token_url, client_id}` of the endpoint is used.
+        It runs inside the request that needs it: killable, limited to 15 s, and its failure stops nothing.
+        """
+        self.renewal.own[checked_name(endpoint)] = refresh
+
+    # --- models ---
+
+    async def models(self, endpoint: str, refresh: bool = False) -> Models:
+        """Return what is known of the models of *endpoint*, by id: its server's list over the settings.
+
+        The list is asked for when there is none from the last 24 hours, or with *refresh*; a server that
+        does not answer (20 s) leaves what was known. Returns a fresh dict, {} when nothing is known.
+
+        ValueError: unknown endpoint. Cancellation: safe. Always a checkpoint.
+        """
+        configured = self.endpoint(endpoint).models
+        return over(configured, await self.model_lists.get(endpoint, refresh=refresh))
+
+    async def refresh_models(self, timeout: Duration = "2s") -> dict[str, Models]:
+        """Ask all endpoints for their models, side by side; return those that answer in time.
+
+        The embedded model is not started for it.
+        """
+        names = [name for name in self.endpoint_names() if self._can_be_asked(name)]
+        return await self.model_lists.fetch_all(names, parse_duration(timeout) or 0.0)
+
+    async def detect_endpoints(self, timeout: Duration = "300ms") -> dict[str, Models]:
+        """Return the local servers that run now (Ollama, llama.cpp, vLLM) and their models, by endpoint.
+
+        Asks their loopback addresses, side by side; who does not answer in time is not there.
+        What is found stays in memory.
+        """
+        urls = {
+            server.endpoint: str(self.endpoint(server.endpoint).url)
+            for server in LOCAL_SERVERS
+            if server.endpoint in self.endpoint_names()
+        }
+        found = await detect(self, urls, parse_duration(timeout) or 0.0)
+        for name, models in found.items():
+            self.model_lists.put(name, models)
+        return found
 
     def context_window(self, selector: str) -> int | None:
         """Return how many tokens the model of `"endpoint/model"` takes; None when nobody knows.
@@ -271,49 +363,9 @@ class Env:
         TypeError, ValueError: not a selector, or an unknown endpoint.
         """
         name, model = split_selector(selector)
-        return self.windows.lookup(name, model, self.endpoint_settings(name))
-
-    # --- plug-ins ---
-
-    def register_provider(self, cls: Any) -> None:
-        """Add a dialect under its own name (`define_provider`). TypeError: it breaks the contract."""
-        self._registry.register_provider(cls)
-
-    def provider(self, key: str) -> Any:
-        """Return the class of dialect *key*. ProviderError: there is none."""
-        return self._registry.provider(key)
-
-    def register_transport(self, scheme: str, transport: Any) -> None:
-        """Add a transport, or its class, for a URL scheme; the Env closes it. TypeError: it has no `open`."""
-        self._registry.register_transport(scheme, transport)
-
-    def transport(self, url: str) -> Any:
-        """Return the transport for *url*, made when first needed. ProviderError: none serves its scheme."""
-        return self._registry.transport(url)
-
-    def register_tool(
-        self,
-        fn: Callable[..., Any],
-        schema: Mapping[str, Any] | None = None,
-        available: Callable[[Any], object] | None = None,
-        *,
-        name: str | None = None,
-        **metadata: Any,
-    ) -> Tool:
-        """Add a tool; see `ToolCatalog.register`. With *available*, it is offered after a refresh said so."""
-        return self.tools.register(fn, schema=schema, name=name, available=available, **metadata)
-
-    def tool(self, name: str) -> Tool | None:
-        """Return the entry of tool *name*, or None."""
-        return self.tools.get(name)
-
-    def tool_schemas(self, names: object = None) -> list[dict[str, Any]]:
-        """Return the descriptions to publish; *names*: None or `["*"]` all, `[]` none, a list those of it."""
-        return self.tools.schemas(names)
-
-    def refresh_tool_availability(self) -> None:
-        """Ask the tools that have `available` anew; before every request."""
-        self.tools.refresh_availability(self)
+        settings = self.endpoint_settings(name)
+        known = over(settings.get("models"), self.model_lists.cached(name))
+        return self.windows.lookup(name, model, {**settings, "models": known})
 
     # --- the network ---
 
@@ -330,82 +382,66 @@ class Env:
         `proxy` in *settings* (those of the endpoint; a URL, or False or `"direct"` for none), else `proxy` in
         the settings of all, else `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`.
         """
-        setting = (settings or {}).get("proxy")
-        if setting is None:
-            setting = self.settings.get("proxy")
-        if setting is None:
-            proxy = proxy_from_environment(url, self._environ)
-        else:
-            proxy = None if setting in (False, "", "direct") else with_scheme(str(setting))
+        given = ((settings or {}).get("proxy"), self.settings.get("proxy"))
+        proxy = choose_proxy(url, given, self._environ)
         if proxy is not None:
             self.scrubber.add_url(proxy)
         return proxy
 
-    # --- what is said about it ---
-
-    def scrub(self, text: str) -> str:
-        """Return *text* with every credential masked."""
-        return self.scrubber.text(text)
-
-    def on_event(self, fn: Listener) -> ListenerHandle:
-        """Call *fn* with every `EnvEvent`; return what `off_event` takes. TypeError: not a plain function."""
-        return self._listeners.add(fn)
-
-    def off_event(self, handle: object) -> bool:
-        """Stop calling a listener. False: it was not there."""
-        return self._listeners.remove(handle)
-
-    def emit(self, name: str, **data: Any) -> None:
-        """Tell the listeners. What one raises is logged, and harms nobody."""
-        self._listeners.emit(name, data)
-
     # --- inside ---
 
-    def _local_model(self) -> LocalModel:
+    def _embedded(self) -> LocalModel:
         if self._local is None:
-            record = self.settings.record("local")
-            idle_after = parse_duration(record.get("idle_after"))
-            self._local = LocalModel(
-                start=self._start_local,
-                adopt=partial(local_state.adopt, record.get("cache_dir")),
+            self._local = embedded_model(
+                lambda: self.endpoint_settings("local"),
                 tasks=self._background,
                 busy=lambda: bool(self.ledger.active),
-                idle_after=DEFAULT_IDLE_AFTER if idle_after is None else idle_after,
             )
         return self._local
-
-    async def _start_local(self) -> ModelServer:
-        require_runtime()
-        settings = self.endpoint_settings("local")
-        weights = find_weights(settings.get("weights"), cache=settings.get("cache_dir"))
-        return await start_server(server_spec(settings, weights))
 
     def _setting_changed(self, key: str, value: Any) -> None:
         if key == "max_active":
             self.ledger.max_active = value
+        self.scrubber.learn({key: value})
 
-    def _learn(self, tree: Mapping[str, Any]) -> None:
-        """Tell the scrubber of the credentials in a settings tree."""
-        for key, value in tree.items():
-            if isinstance(value, Mapping):
-                self._learn(value)
-            elif isinstance(value, Secret) or (
-                isinstance(value, str) and (is_secret_name(key) or key == "auth")
-            ):
-                self.scrubber.add(value)
-            elif isinstance(value, str) and "://" in value:
-                self.scrubber.add_url(value)
+    async def _load_credentials(self) -> None:
+        """Read what the keyring holds."""
+        await self._credentials.load()
+        self.scrubber.learn(self.settings)
 
-    def _report(self, event: str, what: str, error: Exception) -> None:
-        get_logger().error(event, what=what, error=self.scrub(f"{type(error).__name__}: {error}"))
+    def _in_thread(self, work: Callable[[], None]) -> bool:
+        """Run *work* in a thread beside everything else; False: the Env is not entered."""
+        try:
+            self._background.start_soon(partial(trio.to_thread.run_sync, work, abandon_on_cancel=True))
+        except RuntimeError:
+            return False
+        return True
+
+    def _can_be_asked(self, name: str) -> bool:
+        try:
+            endpoint = self.endpoint(name)
+            self.credential(name)
+        except ProviderError:
+            return False
+        return bool(endpoint.url)
 
 
 def open_env(
     settings: Mapping[str, Any] | None = None,
     *,
-    config: str | Path | Mapping[str, Any] | None = None,
+    config: str | Path | Mapping[str, Any] | Literal[False] | None = None,
     http_client: Any = None,
     max_active: int | None = None,
 ) -> Env:
     """Return an Env, to be entered: `async with aiio.open_env() as env:`. Arguments as for `Env`."""
     return Env(settings, config=config, http_client=http_client, max_active=max_active)
+
+
+def _has_auth(record: object) -> bool:
+    return isinstance(record, Mapping) and record.get("auth") is not None
+
+
+def _check_place(endpoint: object, scope: object) -> None:
+    checked_name(endpoint)
+    if scope is not None and scope not in SCOPES:
+        raise ValueError(f"a scope is 'local' or 'package', not {scope!r}")

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from urllib.parse import SplitResult, urlsplit
 
 _SCHEMES = {"http": "http", "ws": "http", "https": "https", "wss": "https"}
 _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
+
+
+def choose_proxy(url: str, settings: Iterable[object], environ: Mapping[str, str]) -> str | None:
+    """Return the proxy URL for *url*: the first of *settings* that is not None, else the environment's.
+
+    A setting is a URL, or False, `""` or `"direct"` for none.
+    """
+    for setting in settings:
+        if setting is not None:
+            return None if setting in (False, "", "direct") else with_scheme(str(setting))
+    return proxy_from_environment(url, environ)
 
 
 def proxy_from_environment(url: str, environ: Mapping[str, str]) -> str | None:

@@ -19,7 +19,13 @@ from aiio.context.events import ErrorKind
 
 from .errors import ProviderError
 
-BUILTIN_PROVIDERS: dict[str, str] = {"openai_chat": "aiio.providers.openai_chat:OpenAIChat"}
+BUILTIN_PROVIDERS: dict[str, str] = {
+    "openai_chat": "aiio.providers.openai_chat:OpenAIChat",
+    "openai_responses": "aiio.providers.openai_responses:OpenAIResponses",
+    "anthropic": "aiio.providers.anthropic:Anthropic",
+    "gemini": "aiio.providers.gemini:Gemini",
+    "ollama": "aiio.providers.ollama:Ollama",
+}
 BUILTIN_TRANSPORTS: dict[str, str] = {
     "http": "aiio.transports.http:HTTPTransport",
     "https": "aiio.transports.http:HTTPTransport",

@@ -82,7 +82,8 @@ class Scrubber:
 
     def __init__(self) -> None:
         self._known: set[str] = set()
-        self._values: re.Pattern[str] | None = None
+        self._forms: set[str] = set()
+        self._heads: re.Pattern[str] | None = None
 
     def add(self, secret: Secret | str) -> None:
         """Remember *secret*. Values under 6 characters and well-known placeholders are left to the names."""
@@ -90,8 +91,9 @@ class Scrubber:
         if value in self._known or len(value) < _SHORTEST or value.lower() in _PLACEHOLDERS:
             return
         self._known.add(value)
-        forms = {form for known in self._known for form in _forms(known)}
-        self._values = re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)))
+        self._forms = {form for known in self._known for form in _forms(known)}
+        heads = sorted(map(_head, self._forms), key=len, reverse=True)
+        self._heads = re.compile("|".join(map(re.escape, heads)))
 
     def add_url(self, url: str) -> None:
         """Remember the credentials inside *url*: the password, and query values named like a key."""
@@ -106,10 +108,22 @@ class Scrubber:
             if _SECRET_QUERY.fullmatch(name):
                 self.add(value)
 
+    def learn(self, tree: Mapping[str, Any]) -> None:
+        """Remember the credentials in a settings tree: `Secret`s, values named like one, and inside URLs."""
+        for key, value in tree.items():
+            if isinstance(value, Mapping):
+                self.learn(value)
+            elif isinstance(value, Secret) or (
+                isinstance(value, str) and (is_secret_name(key) or key == "auth")
+            ):
+                self.add(value)
+            elif isinstance(value, str) and "://" in value:
+                self.add_url(value)
+
     def text(self, text: str) -> str:
         """Return *text* with every credential masked; the same object when there was none."""
-        if self._values is not None:
-            text = self._values.sub(MASK, text)
+        if self._heads is not None:
+            text = self._without_values(text, self._heads)
         if "***" in text or "..." in text or "\u2026" in text:
             text = _HALF_MASKED.sub(self._mask_echo, text)
         lower = text.lower()
@@ -144,6 +158,17 @@ class Scrubber:
             }
         return [self._data(item, levels - 1) for item in value]
 
+    def _without_values(self, text: str, heads: re.Pattern[str]) -> str:
+        """Mask the known credentials, whole ones and such as are cut off in their second half."""
+        pieces: list[str] = []
+        done = 0
+        while (found := heads.search(text, done)) is not None:
+            start, end = found.span()
+            shown = (_shown(form, text, start) for form in self._forms if form.startswith(found[0]))
+            pieces += (text[done:start], MASK)
+            done = max(end, start + max(shown))
+        return "".join((*pieces, text[done:])) if pieces else text
+
     def _mask_echo(self, found: re.Match[str]) -> str:
         """Mask what a provider echoes of a key (`sk-abc***wxyz`); other text keeps its stars and dots."""
         head, tail = found[1], found[2]
@@ -165,13 +190,26 @@ def _mask_named(found: re.Match[str]) -> str:
     return f"{found['field'] or found['query'] or found['scheme'] or found['user']}{MASK}"
 
 
+def _shown(form: str, text: str, start: int) -> int:
+    """Return how many characters of *form* stand in *text* from *start* on."""
+    pairs = zip(form, text[start : start + len(form)], strict=False)
+    return next(
+        (at for at, (ours, theirs) in enumerate(pairs) if ours != theirs), min(len(form), len(text) - start)
+    )
+
+
+def _head(form: str) -> str:
+    """Return the half of *form* that gives it away: texts are cut off before they get here."""
+    return form[: max(_SHORTEST, (len(form) + 1) // 2)]
+
+
 def _forms(value: str) -> set[str]:
     """The value as it may appear: plain, quoted for a URL, escaped in JSON or a repr, in base64."""
     encoded = base64.b64encode(value.encode(errors="replace")).decode()
     return {
         value,
-        quote(value, safe=""),
-        quote_plus(value),
+        quote(value, safe="", errors="replace"),
+        quote_plus(value, errors="replace"),
         json.dumps(value)[1:-1],
         repr(value)[1:-1],
         encoded,

@@ -104,24 +104,33 @@ class Settings(MutableMapping[str, Any]):
           TypeError: *data* is neither text nor an object.
           ProviderError: kind auth, for a credential no request could carry.
         """
-        where = f"settings[{name!r}]['auth']"
-        data = _auth_object(data)
-        given = None if data.get("auth", {}) is None else _auth_object(data.get("auth", {}))
-        flat = {key: value for key, value in data.items() if key in CREDENTIAL_KEYS}
-        changes = masked_record({**(given or {}), **flat}, where)
-        record = self._tree.get(name)
-        if not isinstance(record, dict):
-            record = self._tree[name] = {}
-        if "auth" in data and given is None:
-            record.pop("auth", None)
-        if changes:
-            current = record.get("auth")
-            # A bare token is replaced by the record that changes it: there is nothing in it to merge with.
-            record["auth"] = _changed(dict(current) if isinstance(current, Mapping) else {}, changes)
-        beside = {key: value for key, value in data.items() if key not in CREDENTIAL_KEYS and key != "auth"}
-        if "models" in beside:
-            record.pop("models", None)
-        _changed(record, beside)
+        record = changed_record(self.record(name), data, name)
+        present = self._tree.get(name)
+        if isinstance(present, dict):  # it is live: somebody may hold it
+            present.clear()
+            present.update(record)
+        else:
+            self._tree[name] = record
+
+
+def changed_record(record: Layer, data: object, name: str) -> dict[str, Any]:
+    """Return a copy of the *record* of endpoint *name*, changed by *data* as `Settings.set_auth` says."""
+    where = f"settings[{name!r}]['auth']"
+    data = auth_object(data)
+    given = None if data.get("auth", {}) is None else auth_object(data.get("auth", {}))
+    flat = {key: value for key, value in data.items() if key in CREDENTIAL_KEYS}
+    changes = masked_record({**(given or {}), **flat}, where)
+    changed = copy.deepcopy(dict(record))
+    if "auth" in data and given is None:
+        changed.pop("auth", None)
+    if changes:
+        current = changed.get("auth")
+        # A bare token is replaced by the record that changes it: there is nothing in it to merge with.
+        changed["auth"] = _changed(dict(current) if isinstance(current, Mapping) else {}, changes)
+    beside = {key: value for key, value in data.items() if key not in CREDENTIAL_KEYS and key != "auth"}
+    if "models" in beside:
+        changed.pop("models", None)
+    return _changed(changed, beside)
 
 
 def introduces(record: Mapping[str, Any]) -> bool:
@@ -136,16 +145,21 @@ def merge_layers(*layers: Layer) -> dict[str, Any]:
     """
     tree: dict[str, Any] = {}
     for layer in layers:
-        if not isinstance(layer, Mapping):
-            raise TypeError(f"settings are an object, not {type(layer).__name__}")
-        providers = layer.get("providers", {})
-        if not isinstance(providers, Mapping):
-            raise TypeError(f"settings['providers'] is an object, not {type(providers).__name__}")
-        for name, policy in providers.items():
-            if not isinstance(policy, Mapping):
-                raise TypeError(f"settings['providers'][{name!r}] is an object, not {type(policy).__name__}")
+        check_layer(layer)
         _join(tree, layer)
     return tree
+
+
+def check_layer(layer: Layer) -> None:
+    """Raise TypeError when *layer*, its `providers`, or a policy is not an object."""
+    if not isinstance(layer, Mapping):
+        raise TypeError(f"settings are an object, not {type(layer).__name__}")
+    providers = layer.get("providers", {})
+    if not isinstance(providers, Mapping):
+        raise TypeError(f"settings['providers'] is an object, not {type(providers).__name__}")
+    for name, policy in providers.items():
+        if not isinstance(policy, Mapping):
+            raise TypeError(f"settings['providers'][{name!r}] is an object, not {type(policy).__name__}")
 
 
 def read_layer(source: str | Path | Layer | None) -> Layer:
@@ -172,7 +186,7 @@ def read_layer(source: str | Path | Layer | None) -> Layer:
     return layer
 
 
-def _auth_object(data: object) -> Mapping[str, Any]:
+def auth_object(data: object) -> Mapping[str, Any]:
     """Return *data* as an auth object; bare text is an API key. TypeError: it is neither."""
     if isinstance(data, str | Secret):
         return {"type": "api_key", "token": data}

@@ -11,7 +11,7 @@ from aiio.context.callbacks import normalize_callbacks
 from aiio.context.events import Terminal
 from aiio.context.log import get_logger
 from aiio.context.types import Message
-from aiio.context.validate import has_content, is_record, validate_context
+from aiio.context.validate import has_content, has_replay_data, is_record, validate_context
 from aiio.env.durations import Duration
 from aiio.env.endpoints import split_selector
 
@@ -314,7 +314,11 @@ class IO:
             resolve_limit(option, (explicit[option], self._durations[option]), merged, self.provider_class)
             for option in ("timeout", "connect_timeout", "stuck_timeout")
         )
-        sent = [message for message in context if not is_record(message) and has_content(message)]
+        sent = [
+            entry
+            for entry in context
+            if not is_record(entry) and (has_content(entry) or has_replay_data(entry))
+        ]
         request = Request(
             self,
             model or self._model,

@@ -189,8 +189,9 @@ class Request:
             self._note(Cause.FAULT, fault=fault)
 
     async def _credential_changed(self) -> bool:
-        used = self.token
+        io, used = self._io, self.token
         try:
+            await io.env.refresh_credentials(io.endpoint_name)
             await self._resolve()
         except ProviderError:
             return False  # there is none any more: the refusal is what the caller should hear of

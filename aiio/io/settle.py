@@ -21,7 +21,7 @@ from aiio.context.events import (
     ToolCallEnd,
 )
 from aiio.context.log import get_logger
-from aiio.context.types import Block, ContentType, Usage
+from aiio.context.types import REFUSED, Block, ContentType, Usage
 from aiio.context.usage import finalize_usage
 from aiio.env.errors import ErrorKind, ProviderError
 
@@ -89,6 +89,8 @@ def _done(done: Done, answer: Answer, io: IO) -> Terminal:
             ),
             io,
         )
+    if message is not None and done.finish is FinishReason.REFUSAL:
+        message[REFUSED] = True
     return msgspec.structs.replace(done, message=message, usage=usage)
 
 

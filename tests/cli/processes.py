@@ -42,6 +42,7 @@ def environment(server: Server, **more: str) -> dict[str, str]:
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(ROOT),
         "PYTHONWARNINGS": "error",
+        "AIIO_NO_CONFIG": "1",
         "OPENAI_API_KEY": CANARY,
         "OPENAI_BASE_URL": f"{server.url}/v1",
         **more,

@@ -49,6 +49,9 @@ def test_the_known_endpoints_need_only_the_key_people_have() -> None:
     assert keys == {
         "openai": ("OPENAI_API_KEY",),
         "azure": ("AZURE_OPENAI_API_KEY",),
+        "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        "ollama": ("OLLAMA_API_KEY",),
         "openrouter": ("OPENROUTER_API_KEY",),
         "deepseek": ("DEEPSEEK_API_KEY",),
         "groq": ("GROQ_API_KEY",),
@@ -121,6 +124,45 @@ def test_a_url_may_come_from_the_environment() -> None:
     assert directory(OPENAI_BASE_URL=" ").url("openai") == "https://api.openai.com/v1"
     configured = directory({"providers": {"openai": {"url": "http://set"}}}, OPENAI_BASE_URL="http://gw/v1")
     assert configured.url("openai") == "http://set"
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("", "http://127.0.0.1:11434"),
+        ("127.0.0.1", "http://127.0.0.1:11434"),
+        ("box:8080", "http://box:8080"),
+        (":9000", "http://127.0.0.1:9000"),
+        ("0.0.0.0", "http://127.0.0.1:11434"),
+        ("[::]:1234", "http://127.0.0.1:1234"),
+        ("[::1]", "http://[::1]:11434"),
+        ("http://box", "http://box:80"),
+        ("https://ollama.com/", "https://ollama.com:443"),
+        ("http://box:1/sub", "http://box:1/sub"),
+        ("[broken", "http://[broken"),
+    ],
+)
+def test_a_host_of_ollama_is_read_as_ollama_does(host: str, url: str) -> None:
+    assert directory(OLLAMA_HOST=host).url("ollama") == url
+
+
+def test_a_token_of_anthropic_goes_as_a_bearer_token() -> None:
+    assert "auth_header" not in directory(ANTHROPIC_API_KEY="k").settings("anthropic")
+    both = directory(ANTHROPIC_API_KEY="k", ANTHROPIC_AUTH_TOKEN="t")
+    assert both.credential("anthropic") == Secret("k")
+    assert "auth_header" not in both.settings("anthropic")
+    token = directory(ANTHROPIC_API_KEY=" ", ANTHROPIC_AUTH_TOKEN="t")
+    assert token.credential("anthropic") == Secret("t")
+    assert token.settings("anthropic")["auth_header"] == "bearer"
+    recorded = directory({"anthropic": {"auth": "r"}}, ANTHROPIC_AUTH_TOKEN="t")
+    assert "auth_header" not in recorded.settings("anthropic")
+    assert directory(GOOGLE_API_KEY="g").credential("gemini") == Secret("g")
+    assert directory().credential("ollama") is None
+
+
+def test_openai_may_be_spoken_to_in_responses() -> None:
+    found = directory({"providers": {"openai": {"provider": "openai_responses"}}}).endpoint("openai")
+    assert (found.provider, found.url) == ("openai_responses", "https://api.openai.com/v1")
 
 
 def test_a_missing_url_says_where_to_put_it() -> None:

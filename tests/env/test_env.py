@@ -14,7 +14,7 @@ import trustme
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import aiio.env
-from aiio.env import Env, EnvEvent, ErrorKind, ProviderError, Secret, open_env
+from aiio.env import Env, EnvEvent, ErrorKind, ProviderError, Secret, embedded, open_env
 from aiio.env import env as env_module
 from aiio.env.local_process import ServerSpec
 
@@ -350,6 +350,15 @@ def test_events_reach_listeners_until_they_are_taken_off() -> None:
     assert not env.off_event(handle)
 
 
+async def test_K1_the_scrubber_keeps_up_with_what_is_set_later() -> None:
+    env = Env(environ={})
+    env.settings["mine"] = {"url": "http://h", "provider": "openai_chat", "auth": {"token": f"{KEY}-later"}}
+    assert env.scrub(f"{KEY}-later") == "***"
+    del env.settings["mine"]
+    await env.resolve("vllm", {"extra_headers": {"X-Api-Key": f"override-{KEY}"}})
+    assert env.scrub(f"override-{KEY}") == "***"
+
+
 async def test_K1_a_canary_shows_up_nowhere(tmp_path: Path) -> None:
     environ = {"OPENAI_API_KEY": KEY, "GROQ_API_KEY": f"{KEY}\nx", "ALL_PROXY": f"http://me:{KEY}@proxy:1"}
     settings: dict[str, Any] = {
@@ -418,8 +427,8 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> list[FakeServer]:
         started.append(FakeServer(spec))
         return started[-1]
 
-    monkeypatch.setattr(env_module, "start_server", start)
-    monkeypatch.setattr(env_module, "require_runtime", lambda: None)
+    monkeypatch.setattr(embedded, "start_server", start)
+    monkeypatch.setattr(embedded, "require_runtime", lambda: None)
     return started
 
 

@@ -99,6 +99,38 @@ def test_a_longer_secret_is_masked_whole() -> None:
     assert scrubber.text("x secret-one-and-more y") == "x *** y"
 
 
+def test_K1_a_credential_that_was_cut_off_is_masked() -> None:
+    scrubber = Scrubber()
+    scrubber.add(PLAIN)
+    scrubber.add("token-" + "x" * 5000)  # tokens of an OAuth server are long
+    for end in range(len(PLAIN) // 2, len(PLAIN)):
+        assert scrubber.text(f"key {PLAIN[:end]}") == "key ***"
+        assert scrubber.text(f"key {PLAIN[:end]} and more") == "key *** and more"
+    assert scrubber.text("token-" + "x" * 4000) == "***"
+    assert scrubber.text("token-" + "x" * 5000 + "x") == "***x"
+    text = "key sk-canary and token-xxx"
+    assert scrubber.text(text) is text
+
+
+def test_half_a_surrogate_pair_is_no_reason_to_fail() -> None:
+    scrubber = Scrubber()
+    scrubber.add("sk-\ud800-0123456789")
+    assert scrubber.text("x sk-\ud800-0123456789 y") == "x *** y"
+
+
+def test_a_settings_tree_teaches_its_credentials() -> None:
+    scrubber = Scrubber()
+    scrubber.learn(
+        {
+            "providers": {"mine": {"url": "http://me:url-password@h", "api_key": "key-by-name", "n": 5}},
+            "mine": {"auth": "auth-as-text"},
+            "other": {"anything": Secret("as-a-secret"), "note": "no credential"},
+        }
+    )
+    shown = "url-password key-by-name auth-as-text as-a-secret no credential"
+    assert scrubber.text(shown) == "*** *** *** *** no credential"
+
+
 def test_a_url_teaches_its_credentials() -> None:
     scrubber = Scrubber()
     scrubber.add_url("http://me:pass-word-1@host/?key=query-key-1&page=page-value")

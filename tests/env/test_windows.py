@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from aiio.context.usage import fallback_context_window
 from aiio.env import Env
 from aiio.env.windows import Windows, positive_tokens
 
@@ -26,37 +25,44 @@ def test_G5_sources_are_ranked() -> None:
     assert windows.lookup("e", "absent", {"models": 5}) is None
 
 
-def test_G5_the_table_comes_last_and_unknown_stays_unknown() -> None:
+G5: dict[str, int | None] = {
+    "gpt-6": 1_050_000,
+    "GPT-6": 1_050_000,
+    "gpt-6-2026-11-30": 1_050_000,
+    "openai/gpt-6": 1_050_000,
+    "OpenAI/GPT-6": 1_050_000,
+    "vendor/sub/gpt-6": 1_050_000,
+    "gpt-6x": None,
+    "gpt-60": None,
+    "gpt-6.1": None,
+    "my-gpt-6": None,
+    "gpt": None,
+    "o1": 200_000,
+    "o1x": None,
+    "o3": 200_000,
+    "o3-mini-2025": 200_000,
+    "o30": None,
+    "o4-mini": 200_000,
+    "o4-mini-high": 200_000,
+    "o4": None,
+    "a-model-nobody-knows": None,
+}
+
+
+@pytest.mark.parametrize(("model", "window"), G5.items())
+def test_G5_the_table_comes_last_and_unknown_stays_unknown(model: str, window: int | None) -> None:
     env = Env(environ={})
-    ids = [
-        "gpt-5",
-        "gpt-5-mini",
-        "gpt-6",
-        "gpt-6x",
-        "gpt-4o",
-        "gpt-4.1-mini",
-        "o3",
-        "o3-mini-2025",
-        "o30",
-        "openai/gpt-5",
-        "GPT-5",
-        "claude-sonnet-4-5",
-        "anthropic/claude-opus-4",
-        "gemini-2.5-pro",
-        "google/gemini-2.5-flash",
-        "grok-4",
-        "deepseek-chat",
-        "mistral-large-latest",
-        "llama",
-        "unknown",
-    ]
-    assert len(ids) == 20
-    for model in ids:
-        bare = model.lower().rpartition("/")[2]
-        assert env.context_window(f"openrouter/{model}") == fallback_context_window(bare)
-    assert env.context_window("openrouter/openai/GPT-5") == fallback_context_window("gpt-5")
-    assert env.context_window("openrouter/gpt-6x") is None  # no prefix of another name counts
-    assert env.context_window("openrouter/a-model-nobody-knows") is None
+    assert env.context_window(f"openrouter/{model}") == window
+    env.model_lists.put("openrouter", {model: {"context_window": 5}})
+    assert env.context_window(f"openrouter/{model}") == 5
+    env.windows.report("openrouter", model, 7)
+    assert env.context_window(f"openrouter/{model}") == 7
+    env.settings["providers"] = {"openrouter": {"context_window": 9}}
+    assert env.context_window(f"openrouter/{model}") == 9
+
+
+def test_G5_there_are_20_ids() -> None:
+    assert len(G5) == 20
 
 
 @pytest.mark.parametrize("value", [None, True, "128000", math.nan, math.inf, 0, -5, 0.5, [1]])

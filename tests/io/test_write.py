@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -786,3 +787,22 @@ async def test_a_dialect_may_say_that_the_end_of_the_stream_is_the_end(autojump_
         terminal = await aiio.IO(env=env, model="close/m").write(CONTEXT)
         assert isinstance(terminal, Done)
         assert terminal.done_reason == "closed"
+
+
+@pytest.mark.parametrize(("finish_reason", "refused"), [("refusal", True), ("length", None)])
+async def test_a_refused_answer_is_marked(
+    finish_reason: str, refused: bool | None, autojump_clock: MockClock
+) -> None:
+    async with scripted(say("Half"), finish("content_filter", finish=finish_reason)) as (env, _):
+        terminal = await aiio.IO(env=env, model=MODEL).write(CONTEXT)
+    assert isinstance(terminal, Done)
+    assert terminal.message is not None
+    assert terminal.message.get("refused") is refused
+
+
+async def test_thinking_of_which_only_the_signature_came_is_sent(autojump_clock: MockClock) -> None:
+    signed = {"type": 3, "content": [{"type": "thinking", "text": "", "signature": "s"}]}
+    async with scripted(say("Hi"), finish()) as (env, wire):
+        await aiio.IO(env=env, model=MODEL).write([*CONTEXT, signed])
+    body = json.loads(wire.requests[0].body or b"")
+    assert body == {"messages": [*CONTEXT, signed]}

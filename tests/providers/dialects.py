@@ -51,7 +51,7 @@ class Dialect:
         return dialect_class(self.name)
 
     def provider(self, row: Row | None = None, **settings: Any) -> Provider:
-        """Return a provider, with the quirks of the endpoint that *row* comes from, if that is a known one."""
+        """Return a provider, with the quirks of the endpoint that *row* comes from, if it is known."""
         known = KNOWN_ENDPOINTS.get(row.dialect) if row else None
         ours = known is not None and known.provider == self.provider_class.name
         quirks: Mapping[str, Any] = known.quirks if known is not None and ours else {}
