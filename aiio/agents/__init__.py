@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from aiio.context.linkage import repair_linkage
+
 from .agent import Agent, AgentState
 from .fleet import Fleet, FleetResult, FleetStats, open_fleet
-from .linkage import repair_linkage
 from .run import AgentResult, Stopped
 
 __all__ = [

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import trio
 
 from aiio.context.callbacks import Callback, CallbackSet, normalize_callbacks
-from aiio.context.merge import append_valid
+from aiio.context.store import Context
 from aiio.context.types import Block, Message, MessageType, Record, system_message, user_message
-from aiio.context.validate import has_content, is_message, validate_context
+from aiio.context.validate import has_content, is_message
 from aiio.env.durations import Duration
 from aiio.io.io import IO
 from aiio.io.limits import check_duration
 
+from .conversation import conversation
 from .run import AgentResult, AgentRun, Phase
 from .toolbox import AgentTool, Toolbox
 
@@ -40,6 +41,8 @@ class AgentState(StrEnum):
     """Its request is in flight."""
     ACTING = "acting"
     """Tools run for it."""
+    SAVING = "saving"
+    """What was said is being written to its session file."""
     CLOSED = "closed"
     """It was killed, and nothing of it runs any more."""
 
@@ -66,7 +69,8 @@ class Agent:
       tools: names in the Env's catalog and plain functions, described by signature and docstring. None or
         `["*"]`: all of the Env's, `[]`: none. Async functions are awaited. Sync ones run in a thread; one
         that is cancelled or takes too long is abandoned: it runs on, and its result is dropped.
-      context: messages and records, oldest first. This very list is used and grows.
+      context: messages and records, oldest first: a list, which is used itself and grows, or a `Context`. One
+        that is saved is flushed before every request, and after it before anybody hears of its end.
       max_rounds: requests one run may make.
       name: for logs; by default a number is given.
       tool_timeout: how long one call may take.
@@ -78,8 +82,8 @@ class Agent:
     A duration is a `Duration` (a bare number is milliseconds).
 
     Raises:
-      TypeError, ValueError: what `IO` raises, an invalid context (with the index), tools that are unknown or
-        can't be described, a bad count, duration or callback.
+      TypeError, ValueError: what `IO` raises, an invalid context (with the index) or a closed one, tools that
+        are unknown or can't be described, a bad count, duration or callback.
     """
 
     def __init__(
@@ -89,7 +93,7 @@ class Agent:
         model: str,
         system: str | None = None,
         tools: Sequence[AgentTool] | None = None,
-        context: list[Message | Record] | None = None,
+        context: list[Message | Record] | Context | None = None,
         max_rounds: int = 32,
         name: str | None = None,
         tool_timeout: Duration = "2m",
@@ -126,11 +130,10 @@ class Agent:
             connect_timeout=connect_timeout,
             stuck_timeout=stuck_timeout,
         )
-        self.context: list[Any] = validate_context([] if context is None else context)
-        """Messages and records, oldest first: all that was said, partial answers too. Between two runs it can
-        be sent as it is; while one runs it should only be read."""
-        if system and not _begins_with(self.context, system):
-            self.context.insert(0, system_message(system))
+        self._context: list[Any] | Context = [] if context is None else context
+        self._conversation = conversation(self._context)
+        if system and not _begins_with(self._conversation.entries(), system):
+            self._conversation.prepend(system_message(system))
         self._pending: list[Input] = []
         self._run: AgentRun | None = None
         self._closed = False
@@ -141,6 +144,14 @@ class Agent:
     # -- readouts ---------------------------------------------------------------------------------
 
     @property
+    def context(self) -> list[Any] | Context:
+        """Messages and records, oldest first: all that was said, partial answers too. What was given.
+
+        Between two runs it can be sent as it is, and be changed; while one runs it should only be read.
+        """
+        return self._context
+
+    @property
     def name(self) -> str:
         """What logs call it."""
         if self._name is None:
@@ -149,11 +160,11 @@ class Agent:
 
     @property
     def state(self) -> AgentState:
-        """`"idle" | "queued" | "asking" | "acting" | "closed"`."""
+        """`"idle" | "queued" | "asking" | "acting" | "saving" | "closed"`."""
         if self._run is None:
             return AgentState.CLOSED if self._closed else AgentState.IDLE
-        if self._run.phase is Phase.ACTING:
-            return AgentState.ACTING
+        if self._run.phase is not Phase.ASKING:
+            return AgentState(self._run.phase.value)
         return AgentState.ASKING if self._io in self.env.active_io else AgentState.QUEUED
 
     @property
@@ -168,8 +179,8 @@ class Agent:
 
         Args:
           text: text or content blocks; None answers the context as it stands.
-          callbacks: laid over the agent's own, for this run. Called inside this call, once per request for
-            `on_done` and `on_error`.
+          callbacks: laid over the agent's own, for this run. Called inside this call; `on_done` or `on_error`
+            once per request, when its message is in the context, and on disk if that is saved.
 
         Returns:
           How it ended. A failed request, `kill()` and too many rounds are results, not exceptions. Nothing is
@@ -178,11 +189,14 @@ class Agent:
         Raises:
           trio.BusyResourceError: it runs already; that run is not disturbed. `send` is for then.
           trio.ClosedResourceError: `kill` was called before.
-          TypeError, ValueError: nothing to say, an invalid context or callback.
+          TypeError, ValueError: nothing to say, an invalid or closed context, an invalid callback; a context
+            that is saved holds what is no JSON data.
+          OSError: a context that is saved can't be written. What had come is in it, in memory; flush it when
+            there is room, or run again.
           Exception: what a callback raised, as it is.
 
-        Cancellation: the partial answer, and results for all its calls, are in `context` before `Cancelled`
-        goes on. The agent may run again. Always a checkpoint.
+        Cancellation: the partial answer, and results for all its calls, are in `context` (and on disk, unless
+        that fails: the log says so) before `Cancelled` goes on. The agent may run again. Always a checkpoint.
         """
         return await self._begin(text, callbacks).go()
 
@@ -190,7 +204,7 @@ class Agent:
         """Say *text* without waiting for an answer.
 
         To a running agent: it joins the context before the next request, after tool results, and causes one
-        if there would have been none. To an idle one: it joins at once, and the next run answers it.
+        if there would have been none. To an idle one: it joins at once; the next run saves and answers it.
 
         Raises:
           trio.ClosedResourceError: `kill` was called before.
@@ -234,10 +248,10 @@ class Agent:
         if self._run is not None:
             raise trio.BusyResourceError("this agent is running; send() is for saying more meanwhile")
         handlers: CallbackSet = normalize_callbacks({**self._callbacks, **(callbacks or {})})
-        validate_context(self.context)
+        self._conversation.check()
         if text is not None:
             self._pending.append(_checked_input(text))
-        elif not any(is_message(entry) and has_content(entry) for entry in self.context):
+        elif not any(is_message(entry) and has_content(entry) for entry in self._conversation.entries()):
             raise ValueError("nothing to answer: the context is empty and no text was given")
         self._absorb()
         self._run = AgentRun(self, handlers)
@@ -247,7 +261,7 @@ class Agent:
         """Let what was sent join the context."""
         pending, self._pending = self._pending, []
         for said in pending:
-            append_valid(self.context, user_message(said))
+            self._conversation.append(user_message(said))
 
     def _named(self, name: str) -> None:
         """Take *name* unless a name was given."""

@@ -2,10 +2,13 @@
 
     absorb   what was sent to the agent meanwhile joins the context
     repair   calls and results are paired
-    ask      one write; its message joins the context, whole or partial
+    save     a context with a session file is flushed
+    ask      one write; its message joins the context, whole or partial, and is saved; callbacks hear of it
     act      the calls of a whole answer are made; their results join in call order
 
-However a run ends, its context is left in pairs: calls that were not made get an error result that says why.
+However a run ends, its context is left in pairs, and saved: calls that were not made get an error result that
+says why. Nobody hears of an end (`on_done`, `on_error`, `agent_done`, who waits in `kill`) before that. When
+saving fails, the run raises that, unless something else ended it already.
 """
 
 from __future__ import annotations
@@ -20,13 +23,13 @@ from structlog.contextvars import bound_contextvars
 
 from aiio.context.callbacks import Callback, CallbackSet
 from aiio.context.events import Done, Error, ErrorKind, FinishReason, Terminal
+from aiio.context.linkage import call_ids, tool_calls, with_unique_calls
 from aiio.context.log import get_logger
-from aiio.context.merge import append_valid
 from aiio.context.types import Block, ContentType, Message, Usage, tool_result_message, user_message
 from aiio.context.usage_data import usage_add
 
 from .calls import CANCELLED, CallPolicy, make_calls, note_for_model
-from .linkage import call_ids, repair_linkage, tool_calls, with_unique_calls
+from .conversation import save_shielded
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -47,6 +50,7 @@ class Phase(StrEnum):
 
     ASKING = "asking"
     ACTING = "acting"
+    SAVING = "saving"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +89,11 @@ class AgentRun:
 
     def __init__(self, agent: Agent, callbacks: CallbackSet) -> None:
         self._agent = agent
-        self._callbacks = {
-            **callbacks,
-            "on_done": self._taking(callbacks["on_done"]),
-            "on_error": self._taking(callbacks["on_error"]),
+        self._conversation = agent._conversation
+        self._callbacks = {**callbacks, "on_done": self._take, "on_error": self._take}
+        self._tellers: Mapping[type[Any], Callback] = {
+            Done: callbacks["on_done"],
+            Error: callbacks["on_error"],
         }
         self._began = trio.current_time()
         self._killed = False
@@ -99,6 +104,8 @@ class AgentRun:
         self._raised: str | None = None
         """What ended it by raising, in a word."""
         self._stopped: Stopped | None = None
+        self._untold: Terminal | None = None
+        """The terminal event that its callback has not got yet."""
         self.terminal: Terminal | None = None
         """Of the last request; None before the first one ended."""
         self.rounds = 0
@@ -120,7 +127,7 @@ class AgentRun:
         result: AgentResult | None = None
         try:
             with bound_contextvars(agent=agent.name):
-                await self._rounds()
+                await self._rounds_and_settling()
             result = self._result()
             return result
         except BaseException as exc:
@@ -128,25 +135,38 @@ class AgentRun:
             self._raised = "cancelled" if cancelled else f"raised {type(exc).__name__}"
             raise
         finally:
-            self._settle()
+            agent._run = None
+            self.ended.set()
             self._report()
             agent.env.emit("agent_done", agent=agent, result=result)
+
+    async def _rounds_and_settling(self) -> None:
+        try:
+            await self._rounds()
+        except BaseException:
+            self._settle()
+            await self._save_anyway()
+            self._agent._absorb()
+            raise
+        self._settle()
+        try:
+            await self._save()
+        finally:
+            self._agent._absorb()  # what was sent during that
 
     # -- the loop ---------------------------------------------------------------------------------
 
     async def _rounds(self) -> None:
-        agent = self._agent
-        if self._killed:  # between `fleet.start` and the first step of its task
-            await trio.lowlevel.checkpoint()
-            reason = f": {self._reason}" if self._reason else ""
-            self.terminal = Error(error=f"cancelled{reason}", kind=ErrorKind.CANCELLED, cancelled=True)
-            self._stopped = Stopped.KILLED
-            return
         while True:
-            agent._absorb()
-            repaired = repair_linkage(agent.context)
+            self._agent._absorb()
+            repaired = self._conversation.repair()
             if repaired:
-                get_logger().info("agent.linkage_repaired", agent=agent.name, repairs=repaired)
+                get_logger().info("agent.linkage_repaired", agent=self._agent.name, repairs=repaired)
+            self.phase = Phase.SAVING
+            await self._conversation.save()
+            if self._killed:  # before the first step of its task, or while it was saved
+                await self._end_unasked()
+                return
             await self._ask()
             if self._finished():
                 return
@@ -156,6 +176,14 @@ class AgentRun:
                 self._stopped = self._why_stop()
             if self._stopped is not None:
                 return
+
+    async def _end_unasked(self) -> None:
+        """End a run that was killed between two requests, or before the first."""
+        await trio.lowlevel.checkpoint()
+        self._stopped = Stopped.KILLED
+        if self.terminal is None:
+            reason = f": {self._reason}" if self._reason else ""
+            self.terminal = Error(error=f"cancelled{reason}", kind=ErrorKind.CANCELLED, cancelled=True)
 
     def _finished(self) -> bool:
         """Tell whether the last request ends the run by itself: it failed, or the model wants no more."""
@@ -170,21 +198,51 @@ class AgentRun:
         return Stopped.MAX_ROUNDS if self.rounds >= self._agent.max_rounds else None
 
     async def _ask(self) -> None:
-        """Make one request; its message joins the context however it ends. Raises what `IO.write` raises."""
+        """Make one request; its message joins the context however it ends, and is saved, and then told.
+
+        Raises what `IO.write`, saving, and the callback for its end raise. An end that can't be
+        saved is told to nobody.
+        """
         agent = self._agent
         self.phase = Phase.ASKING
         self.rounds += 1
-        await agent._io.write(agent.context, self._callbacks)
+        try:
+            terminal = await agent._io.write(self._conversation.entries(), self._callbacks)
+        except BaseException:
+            if await self._save_anyway() and self._untold is not None:
+                self._tell(self._untold)
+            raise
+        await self._save()
+        self._tell(terminal)
 
     def _take(self, terminal: Terminal) -> None:
-        """Keep the books of a request that has ended, before anybody hears of it."""
-        context = self._agent.context
-        self.terminal = terminal
+        """Keep the books of a request that has ended: its callback, so it comes however a write ends."""
+        self.terminal = self._untold = terminal
         self.usage = usage_add(self.usage, terminal.usage)
         if terminal.message is not None:
-            message = with_unique_calls(terminal.message, call_ids(context))
+            message = with_unique_calls(terminal.message, call_ids(self._conversation.entries()))
             self._unanswered = tool_calls(message)
-            append_valid(context, message)
+            self._conversation.append(message)
+
+    def _tell(self, terminal: Terminal) -> None:
+        """Call the callback for the end of a request. Raises what it raises."""
+        self._untold = None
+        self._tellers[type(terminal)](terminal)
+
+    async def _save(self) -> None:
+        """Make durable what has come, cancelled or not. OSError, TypeError, ValueError: it can't be."""
+        self.phase = Phase.SAVING
+        await save_shielded(self._conversation)
+
+    async def _save_anyway(self) -> bool:
+        """Save while an exception is on its way, which matters more than this. False: it failed."""
+        try:
+            await self._save()
+        except (OSError, TypeError, ValueError) as exc:
+            why = self._agent.env.scrub(str(exc))
+            get_logger().error("agent.not_saved", agent=self._agent.name, error=why)
+            return False
+        return True
 
     async def _act(self) -> None:
         """Make the calls of the last answer; all of them have a result afterwards, cancelled or not."""
@@ -209,7 +267,7 @@ class AgentRun:
             self._answer(results, CANCELLED)
         note = note_for_model(calls, results)
         if note is not None:
-            append_valid(agent.context, user_message(note))
+            self._conversation.append(user_message(note))
 
     def _answer(self, results: Mapping[int, Message], otherwise: str) -> None:
         """Append the results of the last answer's calls in their order, *otherwise* for those without one."""
@@ -219,12 +277,12 @@ class AgentRun:
             if result is None:
                 name = str(call.get("name") or "")
                 result = tool_result_message(call["call_id"], name, otherwise, error=True)
-            self._agent.context.append(result)
+            self._conversation.append(result)
 
     # -- the end ----------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Leave a context that can be sent again, and the agent free."""
+        """Leave a context that can be sent again."""
         if self._stopped is Stopped.MAX_ROUNDS:
             why = NOT_MADE
         elif isinstance(self.terminal, Error):
@@ -233,8 +291,6 @@ class AgentRun:
             why = CANCELLED
         self._answer({}, why)
         self._agent._absorb()
-        self._agent._run = None
-        self.ended.set()
 
     def _result(self) -> AgentResult:
         assert self.terminal is not None  # a run that returns has made a request, or was killed before
@@ -262,18 +318,6 @@ class AgentRun:
             output_tokens=usage.get("output_tokens"),
             elapsed_ms=round((trio.current_time() - self._began) * 1000, 1),
         )
-
-    def _taking(self, callback: Callback) -> Callback:
-        """Return a callback that takes the terminal event, and then does what *callback* does.
-
-        The terminal event reaches callbacks however a write ends, also when it ends by raising.
-        """
-
-        def take(event: Any) -> None:
-            self._take(event)
-            callback(event)
-
-        return take
 
 
 def message_text(message: Message | None) -> str:

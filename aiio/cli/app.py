@@ -15,11 +15,12 @@ from aiio.env.durations import parse_duration
 from aiio.env.scrub import Scrubber
 from aiio.observe import LEVELS
 
-from .config_commands import add_commands
+from . import config_commands, sessions_commands
 from .exits import BAD_INPUT, DONE, INTERRUPTED, READER_GONE, CliFault
 from .models import LimitOptions, parse_settings
 from .output import Output, say
 from .session import Command, LogOptions, Session, crashed, execute
+from .sessions_commands import dir_option
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -96,6 +97,7 @@ def cli() -> None:
       aiio local setup                           fetch the small embedded model, once
       aiio ask "Name three birds."               ask it
       aiio ask -m openai/gpt-5 "Why?"            ask another; the key is in OPENAI_API_KEY
+      aiio chat --session birds                  converse, kept on disk
       cat chat.json | aiio ask --json            a context in, events out, as JSON lines
       aiio run prompts.jsonl -m openai/gpt-5 --agents 20 --out answers.jsonl
     """
@@ -103,12 +105,16 @@ def cli() -> None:
 
 @cli.command()
 @click.argument("prompt", required=False)
+@click.option("--session", "name", metavar="NAME", help="Ask in session NAME, kept on disk; it may be new.")
+@dir_option
 @_model_options
 @click.option("--json", "json_lines", is_flag=True, help="Print every event as one line of JSON.")
 @click.option("--thinking", is_flag=True, help="Show what the model thinks, on stderr.")
 @_log_options
 def ask(
     prompt: str | None,
+    name: str | None,
+    dir: str | None,
     model: str | None,
     system: str | None,
     pairs: tuple[str, ...],
@@ -119,12 +125,14 @@ def ask(
     """Ask once; the answer is printed as it comes.
 
     PROMPT is the text to send. Without it, or with `-`, stdin is read: text, a JSON list of messages, or
-    messages as JSON lines. Ctrl-C stops the request and keeps what was printed.
+    messages as JSON lines. Ctrl-C stops the request and keeps what was printed. In a session, all that was
+    said before is sent too, and question and answer are kept, also an answer that was stopped.
 
     \b
     Examples:
       aiio ask "Name three birds."
       git diff | aiio ask - --system "Review this change."
+      aiio ask --session birds "And three more?"
       aiio ask "Hello" -m vllm/qwen3 --set url=http://127.0.0.1:8000/v1 --timeout 30s
     """
     from .ask import Question, ask, read_context
@@ -132,6 +140,8 @@ def ask(
     question = Question(
         context=read_context(prompt, system),
         model=model,
+        session=name,
+        dir=dir,
         json_lines=json_lines,
         thinking=thinking,
         settings=parse_settings(pairs),
@@ -253,4 +263,5 @@ def _execute(command: Command, more: dict[str, Any]) -> int:
     return execute(command, LogOptions(log=more["log"], level=more["log_level"], debug=more["debug"]))
 
 
-add_commands(cli, _log_options, _execute)
+config_commands.add_commands(cli, _log_options, _execute)
+sessions_commands.add_commands(cli, _model_options, _log_options, _limits, _execute)

@@ -8,31 +8,16 @@ from typing import Any
 
 import trio
 
-from aiio.context.events import (
-    Done,
-    Error,
-    ResponseEvent,
-    Terminal,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ThinkingDelta,
-    ThinkingEnd,
-)
+from aiio.context.events import Error, Terminal
 from aiio.context.parse import parse_context
 from aiio.context.types import Message, system_message, user_message
 from aiio.context.validate import has_content, validate_context
-from aiio.observe import encode_line
 
 from .exits import BAD_INPUT, BY_KIND, DONE, READER_GONE, CliFault, explain
 from .models import NO_LIMITS, LimitOptions, chosen_model, endpoint_of, make_io
 from .output import Output, OutputLost, say, visible, write_error
+from .printer import LAST_WORDS, Printer
 from .session import Session
-
-LAST_WORDS = 1.5
-"""Seconds a reader has, after Ctrl-C, to take what was received."""
-
-_DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +26,10 @@ class Question:
 
     context: list[Message]
     model: str | None = None
+    session: str | None = None
+    """The session to ask in; None: none."""
+    dir: str | None = None
+    """The folder of sessions; None: as configured."""
     json_lines: bool = False
     thinking: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
@@ -73,11 +62,15 @@ def _context_in(data: bytes) -> list[Message]:
 
 
 async def ask(session: Session, question: Question, out: Output) -> int:
-    """Run one request, print what comes, and return the exit code.
+    """Run one request, print what comes, and return the exit code. In a session, all of it is saved there.
 
     CliFault: the model or a limit is not usable, or the output takes nothing more. What had arrived by
     then is printed on stderr.
     """
+    if question.session is not None:
+        from .sessions_ask import ask_in_session
+
+        return await ask_in_session(session, question, out)
     selector = chosen_model(session.env, question.model)
     io = make_io(session.env, selector, settings=question.settings, **question.limits)
 
@@ -86,15 +79,19 @@ async def ask(session: Session, question: Question, out: Output) -> int:
         io.kill_nowait("Ctrl-C")
 
     session.on_stop = stop
-    printer = Printer(out, question)
+    printer = Printer(out, json_lines=question.json_lines, thinking=question.thinking)
     events = io.stream(question.context)
     try:
         async with events:
             async for event in events:
                 await printer.event(event)
     except OutputLost as lost:
-        return _lost(session, lost, events.terminal)
-    terminal = events.terminal
+        return lost_code(session, lost, events.terminal)
+    return report(session, selector, events.terminal)
+
+
+def report(session: Session, selector: str, terminal: Terminal | None) -> int:
+    """Say how a request to *selector* ended, unless it was answered; return the exit code for it."""
     if not isinstance(terminal, Error):
         return DONE
     if session.stopping:
@@ -104,7 +101,7 @@ async def ask(session: Session, question: Question, out: Output) -> int:
     return BY_KIND[terminal.kind]
 
 
-def _lost(session: Session, lost: OutputLost, terminal: Terminal | None) -> int:
+def lost_code(session: Session, lost: OutputLost, terminal: Terminal | None) -> int:
     """Deal with an output that takes nothing more: a pipe closed early is fine, a full disk is not."""
     if session.stopping:
         return session.signal_code
@@ -115,52 +112,3 @@ def _lost(session: Session, lost: OutputLost, terminal: Terminal | None) -> int:
     blocks = [] if message is None else message["content"]
     write_error(visible("".join(block["text"] for block in blocks if block.get("type") == "text")) + "\n")
     return BAD_INPUT
-
-
-class Printer:
-    """Prints events: text to the output, thinking dimmed to stderr, or every event as a line of JSON."""
-
-    def __init__(self, out: Output, question: Question) -> None:
-        self._out = out
-        self._json_lines = question.json_lines
-        self._thinking = question.thinking
-        self._dims = question.thinking and sys.stderr.isatty()
-        self._pieces: list[str] = []  # of the text block being printed
-        self._last = "\n"  # the last character printed
-
-    async def event(self, event: ResponseEvent) -> None:
-        """Print *event*, as far as it has something to print. Raises `OutputLost`."""
-        if self._json_lines:
-            await self._out.line(encode_line(event))
-            return
-        match event:
-            case TextStart():
-                if self._pieces:
-                    await self._text("\n\n")  # a second block is a new paragraph
-                self._pieces = []
-            case TextDelta():
-                self._pieces.append(event.text)
-                await self._text(event.text)
-            case TextEnd() if event.text is not None:
-                # The authoritative text may say more than was streamed; what was printed can't be taken back.
-                printed = "".join(self._pieces)
-                if event.text.startswith(printed):
-                    self._pieces.append(event.text.removeprefix(printed))
-                    await self._text(self._pieces[-1])
-            case ThinkingDelta() if self._thinking:
-                self._think(event.text)
-            case ThinkingEnd() if self._thinking:
-                self._think("\n")
-            case Done() | Error() if self._last != "\n":
-                await self._text("\n")
-            case _:
-                pass
-
-    async def _text(self, text: str) -> None:
-        if text:
-            await self._out.text(text)
-            self._last = text[-1]
-
-    def _think(self, text: str) -> None:
-        shown = visible(text)
-        write_error(f"{_DIM}{shown}{_PLAIN}" if self._dims else shown)

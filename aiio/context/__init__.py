@@ -22,6 +22,7 @@ from .events import (
     is_response_event,
     validate_response_event,
 )
+from .linkage import repair_linkage
 from .merge import append_message
 from .mime import MIME_BY_EXTENSION, binary_content, detect_mime, file_message
 from .parse import parse_context
@@ -118,6 +119,7 @@ __all__ = [
     "normalize_callbacks",
     "parse_context",
     "rebuild_message",
+    "repair_linkage",
     "system_message",
     "text_content",
     "tool_result_message",

@@ -191,6 +191,16 @@ class Working(msgspec.Struct, gc=False, frozen=True):
     """The provider reported work on the answer, nothing else. No response event, but it counts as progress."""
 
 
+class Send(msgspec.Struct, gc=False, frozen=True):
+    """The next message of a dialog over a two-way connection (a WebSocket): sent as soon as it is met.
+
+    Not a response event, and no progress: a provider's `translate` may return it.
+    """
+
+    data: bytes
+    """UTF-8 text."""
+
+
 class Done(_Typed, _Event, tag="done"):
     """The answer is complete: a positive end signal came."""
 

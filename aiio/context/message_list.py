@@ -10,7 +10,7 @@ import contextlib
 import copy
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 from .edit import rebuild_message
 from .merge import append_valid
@@ -50,6 +50,17 @@ class MessageList:
 
     def __iter__(self) -> Iterator[Message | Record]:
         return iter(self.messages())
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Entries: ...
+
+    def __getitem__(self, index: int | slice) -> Any:
+        """Return the live entry at *index*, or a fresh list of those in a slice. IndexError, TypeError."""
+        with self._guard:
+            return self._entries[index]
 
     def messages(self) -> Entries:
         """Return a fresh list of the live messages and records."""

@@ -89,6 +89,11 @@ Usage: TypeAlias = dict[str, Any]
 """Token counts: `input_tokens, output_tokens, total_tokens, source` always, the rest when known."""
 
 
+REFUSED = "refused"
+"""The key of an assistant message that marks an answer refused or filtered: `True`. It is kept and shown, but
+not sent again."""
+
+
 def text_content(value: object) -> Block:
     """Return a text block holding `str(value)`; what `str` raises, propagates."""
     return {"type": ContentType.TEXT.value, "text": str(value)}

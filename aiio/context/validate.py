@@ -77,6 +77,20 @@ def block_has_content(block: Block | Any) -> bool:
     return True
 
 
+def has_replay_data(message: object) -> bool:
+    """Tell whether *message* holds thinking that came with more than a text: a signature, ciphertext.
+
+    Without text it is no content by itself, yet its dialect wants it back before the calls it led to.
+    """
+    content = message.get("content") if isinstance(message, dict) else None
+    return isinstance(content, list) and any(
+        isinstance(block, dict)
+        and block.get("type") == ContentType.THINKING
+        and not block.keys() <= {"type", "text"}
+        for block in content
+    )
+
+
 def has_error(message: object) -> bool:
     """Tell whether *message* reports a failed response. A tool result's `error: True` does not."""
     return error_text(message) != ""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from aiio.context.validate import has_content, validate_context
 
 
-def assert_linked(context: list[Any]) -> None:
+def assert_linked(context: Iterable[Any]) -> None:
     """Every call has one result, in call order, before the next turn; every result has its call."""
-    validate_context(context)
+    entries = validate_context(list(context))
     waiting: list[str] = []
     seen: set[str] = set()
-    for at, entry in enumerate(context):
+    for at, entry in enumerate(entries):
         if isinstance(entry["type"], str):
             continue
         assert has_content(entry), f"context[{at}] is empty"

@@ -47,6 +47,10 @@ def test_reading_by_index() -> None:
     assert context.at(3) is None
     assert context.at(-4) is None
     assert context.block_at(1, -1) is context.messages()[1]["content"][0]
+    assert context[-1] is context.at(2)
+    assert context[:2] == turns(2)
+    with pytest.raises(IndexError):
+        context[3]
 
 
 @pytest.mark.parametrize("where", [(0, 1), (2, 0), (3, 0), (-4, 0)])

@@ -21,6 +21,7 @@ from aiio.context.session_format import entry_line
 from aiio.context.session_lock import SessionLockedError
 from aiio.context.store import Context
 from aiio.context.types import system_message, tool_result_message, user_message
+from tests.agents.strict import assert_linked
 
 from .sessions import answered, die, lines_of, names, said, texts, turns
 
@@ -598,7 +599,7 @@ def test_a_fork_is_a_session_of_its_own(tmp_path: Path) -> None:
 def test_F7_a_fork_cut_between_call_and_result_can_be_sent(tmp_path: Path) -> None:
     entries = [
         said("go"),
-        {"type": 3, "content": [call("a"), call("b"), call(""), call(None), None]},
+        {"type": 3, "content": [call("a"), call("b"), None]},
         tool_result_message("a", "look", "seen"),
         NOTE,
         system_message("hurry"),
@@ -615,9 +616,17 @@ def test_F7_a_fork_cut_between_call_and_result_can_be_sent(tmp_path: Path) -> No
         ]
     assert context.fork(0).messages() == entries[:1]
     assert Context(messages=[NOTE]).fork().messages() == [NOTE]
-    spoken_since = [*entries[:2], said("and?")]
-    assert Context(messages=spoken_since).fork().messages() == spoken_since
     assert context.messages() == entries
+
+
+def test_F7_a_fork_is_valid_all_through(tmp_path: Path) -> None:
+    entries = [said("go"), {"type": 3, "content": [call("a"), call("")]}, said("and?"), answered("well")]
+    context = Context(messages=[*entries, tool_result_message("gone", "look", "seen")])
+    fork = context.fork().messages()
+    assert [entry["type"] for entry in fork] == [2, 3, 4, 4, 2, 3, 1]
+    assert [entry["call_id"] for entry in fork[2:4]] == ["a", "repair-1"]
+    assert_linked(fork)
+    assert context[:4] == entries
 
 
 def test_F7_a_stored_history_loads_as_it_is(tmp_path: Path) -> None:

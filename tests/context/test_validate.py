@@ -11,6 +11,7 @@ from aiio.context.validate import (
     error_text,
     has_content,
     has_error,
+    has_replay_data,
     is_context,
     is_message,
     is_record,
@@ -107,6 +108,29 @@ def test_F5_content_is_text_that_is_not_empty_or_any_other_block(content: Any, e
 def test_F5_no_message_has_no_content() -> None:
     assert not has_content(None)
     assert not has_content({"type": 3})
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ([{"type": "thinking", "text": "", "signature": "s"}], True),
+        ([{"type": "thinking", "data": "c", "redacted": True}], True),
+        (
+            [None, {"type": "text", "text": ""}, {"type": "thinking", "text": "", "encrypted_content": "e"}],
+            True,
+        ),
+        ([{"type": "thinking", "text": "hm"}], False),
+        ([{"type": "text", "text": "", "signature": "s"}], False),
+        ([], False),
+        (None, False),
+    ],
+)
+def test_thinking_with_a_signature_is_replay_data(content: Any, expected: bool) -> None:
+    assert has_replay_data({"type": 3, "content": content}) is expected
+
+
+def test_what_is_no_message_has_no_replay_data() -> None:
+    assert not has_replay_data(None)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiio.agents.linkage import NO_RESULT, call_ids, repair_linkage, tool_calls, with_unique_calls
+from aiio.context.linkage import NO_RESULT, call_ids, repair_linkage, tool_calls, with_unique_calls
 from aiio.context.types import assistant_message, system_message, tool_result_message, user_message
-
-from .strict import assert_linked
+from tests.agents.strict import assert_linked
 
 USER = user_message("Hello")
 NOTE = {"type": "note", "text": "a record"}

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import count
 from typing import Any
 
-from aiio.context.text import compact_json
-from aiio.context.types import (
+from .text import compact_json
+from .types import (
     Block,
     ContentType,
     Message,
@@ -22,7 +22,7 @@ from aiio.context.types import (
     system_message,
     tool_result_message,
 )
-from aiio.context.validate import is_message
+from .validate import is_message
 
 NO_RESULT = "no result: this call was not completed"
 
