@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
 
+from aiio.builder import ContextBuilder
 from aiio.context.callbacks import Callback, CallbackSet, normalize_callbacks
 from aiio.context.store import Context
 from aiio.context.types import Block, Message, MessageType, Record, system_message, user_message
@@ -71,6 +72,11 @@ class Agent:
         that is cancelled or takes too long is abandoned: it runs on, and its result is dropped.
       context: messages and records, oldest first: a list, which is used itself and grows, or a `Context`. One
         that is saved is flushed before every request, and after it before anybody hears of its end.
+      builder: makes what is sent, before each request; the context is what was said, and grows as ever. Its
+        fragment for what was said needs the trust `"app"` if there are system messages or a server's items in
+        it. The system text belongs into the builder, too.
+      builder_input: makes the builder's input of the context, a list of messages and records to be read;
+        None: that list is the input.
       max_rounds: requests one run may make.
       name: for logs; by default a number is given.
       tool_timeout: how long one call may take.
@@ -94,6 +100,8 @@ class Agent:
         system: str | None = None,
         tools: Sequence[AgentTool] | None = None,
         context: list[Message | Record] | Context | None = None,
+        builder: ContextBuilder[Any] | None = None,
+        builder_input: Callable[[list[Any]], Any] | None = None,
         max_rounds: int = 32,
         name: str | None = None,
         tool_timeout: Duration = "2m",
@@ -108,6 +116,10 @@ class Agent:
             raise TypeError("an Agent needs an env: async with aiio.open_env() as env: ...")
         if system is not None and not isinstance(system, str):
             raise TypeError(f"system is text, not {system!r}")
+        if builder is not None and system:
+            raise ValueError("system is a fragment of the builder, or there is no builder")
+        if builder is None and builder_input is not None:
+            raise ValueError("builder_input is for a builder, and there is none")
         seconds = check_duration("tool_timeout", tool_timeout)
         if seconds is None:
             raise TypeError('tool_timeout must be a duration; "never" turns it off')
@@ -132,6 +144,8 @@ class Agent:
         )
         self._context: list[Any] | Context = [] if context is None else context
         self._conversation = conversation(self._context)
+        self._builder = builder
+        self._builder_input = builder_input
         if system and not _begins_with(self._conversation.entries(), system):
             self._conversation.prepend(system_message(system))
         self._pending: list[Input] = []
@@ -191,6 +205,7 @@ class Agent:
           trio.ClosedResourceError: `kill` was called before.
           TypeError, ValueError: nothing to say, an invalid or closed context, an invalid callback; a context
             that is saved holds what is no JSON data.
+          ContextBuildError: the builder makes nothing that may be sent, as it is too large, say.
           OSError: a context that is saved can't be written. What had come is in it, in memory; flush it when
             there is room, or run again.
           Exception: what a callback raised, as it is.
@@ -256,6 +271,15 @@ class Agent:
         self._absorb()
         self._run = AgentRun(self, handlers)
         return self._run
+
+    def _request(self) -> list[Any]:
+        """Return what the next request sends. Raises what the builder does."""
+        entries = self._conversation.entries()
+        if self._builder is None:
+            return entries
+        said = list(entries)  # theirs; the context is not
+        input = said if self._builder_input is None else self._builder_input(said)
+        return self._builder.build(input=input).messages
 
     def _absorb(self) -> None:
         """Let what was sent join the context."""

@@ -3,7 +3,8 @@
     absorb   what was sent to the agent meanwhile joins the context
     repair   calls and results are paired
     save     a context with a session file is flushed
-    ask      one write; its message joins the context, whole or partial, and is saved; callbacks hear of it
+    ask      one write, of the context or what a builder makes of it; its message joins the context, whole or
+             partial, and is saved; callbacks hear of it
     act      the calls of a whole answer are made; their results join in call order
 
 However a run ends, its context is left in pairs, and saved: calls that were not made get an error result that
@@ -200,14 +201,15 @@ class AgentRun:
     async def _ask(self) -> None:
         """Make one request; its message joins the context however it ends, and is saved, and then told.
 
-        Raises what `IO.write`, saving, and the callback for its end raise. An end that can't be
+        Raises what a builder, `IO.write`, saving, and the callback for its end raise. An end that can't be
         saved is told to nobody.
         """
         agent = self._agent
+        context = agent._request()
         self.phase = Phase.ASKING
         self.rounds += 1
         try:
-            terminal = await agent._io.write(self._conversation.entries(), self._callbacks)
+            terminal = await agent._io.write(context, self._callbacks)
         except BaseException:
             if await self._save_anyway() and self._untold is not None:
                 self._tell(self._untold)

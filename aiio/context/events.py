@@ -188,7 +188,7 @@ class Placed(msgspec.Struct, gc=False):
 
 
 class Working(msgspec.Struct, gc=False, frozen=True):
-    """The provider reported work on the answer, nothing else. No response event, but it counts as progress."""
+    """The provider reported work on the answer, nothing else: not a response event, but progress."""
 
 
 class Send(msgspec.Struct, gc=False, frozen=True):
