@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 NOT_WHOLE = "not made: the answer with this call ended early"
 NOT_MADE = "not made: the agent had used up its rounds"
+REFUSED = "not made: the model, or its provider, refused to go on with this answer"
 
 
 class Stopped(StrEnum):
@@ -225,6 +226,8 @@ class AgentRun:
             message = with_unique_calls(terminal.message, call_ids(self._conversation.entries()))
             self._unanswered = tool_calls(message)
             self._conversation.append(message)
+            if isinstance(terminal, Done) and terminal.finish is FinishReason.REFUSAL:
+                self._answer({}, REFUSED)
 
     def _tell(self, terminal: Terminal) -> None:
         """Call the callback for the end of a request. Raises what it raises."""

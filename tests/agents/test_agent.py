@@ -484,3 +484,20 @@ async def test_a_partial_thought_and_a_half_call_are_left_in_pairs() -> None:
     assert agent.context[1]["content"][1]["partial"] is True
     assert results(agent)[0][0] == "half"
     assert_linked(agent.context)
+
+
+async def test_the_calls_of_a_refused_answer_are_not_made() -> None:
+    made: list[str] = []
+
+    def forecast(city: str) -> str:
+        made.append(city)
+        return "sunny"
+
+    steps = [call("forecast", '{"city": "Rome"}'), finish("refusal", finish="refusal")]
+    async with peer(steps) as (env, found):
+        agent = Agent(env=env, model=MODEL, tools=[forecast])
+        result = await agent.run("Weather?")
+    assert made == []
+    assert (result.rounds, len(found.bodies)) == (1, 1)
+    assert agent.context[-1]["error"] is True
+    assert "refused" in agent.context[-1]["content"][0]["text"]
