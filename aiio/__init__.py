@@ -17,6 +17,7 @@ from aiio.agents import (
     open_fleet,
     repair_linkage,
 )
+from aiio.bridges import Interrupted, from_asyncio, run_sync
 from aiio.builder import (
     BuiltContext,
     CharUnit,
@@ -152,6 +153,7 @@ __all__ = [
     "FragmentUsage",
     "HttpStatusError",
     "IOState",
+    "Interrupted",
     "Lifetime",
     "MessageType",
     "Provider",
@@ -191,6 +193,7 @@ __all__ = [
     "fallback_context_window",
     "file_message",
     "finalize_usage",
+    "from_asyncio",
     "has_content",
     "has_error",
     "is_context",
@@ -205,6 +208,7 @@ __all__ = [
     "rebuild_message",
     "repair_linkage",
     "resolve_timeout",
+    "run_sync",
     "sanitize_request",
     "system_message",
     "text_content",

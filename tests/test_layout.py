@@ -20,6 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "io": {"context", "env", "transports", "providers"},
     "runs": {"context", "env", "io", "observe"},
     "agents": {"context", "env", "io", "builder", "runs", "observe"},
+    "bridges": {"context", "env"},
 }
 SEE_ALL = {"cli", "testing"}
 
@@ -31,6 +32,8 @@ ONLY_IN: dict[str, set[str]] = {
     "trio_websocket": {"transports", "testing"},
     "click": {"cli"},
     "rich": {"cli"},
+    "opentelemetry": {"observe", "runs"},
+    "asyncio": {"bridges"},
 }
 NOT_IN: dict[str, set[str]] = {"trio": {"context", "providers", "builder"}}
 

@@ -48,6 +48,8 @@ class CallPolicy:
     """Whose calls, for the log."""
     cut: bool = False
     """Whether the answer ended at its length limit."""
+    emit: Callable[..., None] = lambda name, **data: None
+    """Told `tool_start` {call} and `tool_done` {call, outcome, result}; the result is None when cancelled."""
 
 
 class Refused(Exception):
@@ -84,7 +86,8 @@ async def make_calls(
             for _ in range(min(policy.concurrency, len(calls))):
                 nursery.start_soon(work, name="aiio.tools")
     except BaseExceptionGroup as group:
-        raise first_leaf(group) from None
+        leaf = first_leaf(group)
+        raise leaf from leaf.__cause__
 
 
 def note_for_model(calls: Sequence[Block], results: Mapping[int, Message]) -> str | None:
@@ -111,7 +114,9 @@ async def _make_call(call: Block, toolbox: Toolbox, policy: CallPolicy) -> Messa
     """Make one call and return its result message. Raises only cancellation, and what is no Exception."""
     began = trio.current_time()
     outcome = "cancelled"
+    result: Message | None = None
     name, call_id = str(call.get("name") or ""), call["call_id"]
+    policy.emit("tool_start", call=call)
     try:
         try:
             tool, arguments = _checked(call, toolbox, cut=policy.cut)
@@ -137,6 +142,7 @@ async def _make_call(call: Block, toolbox: Toolbox, policy: CallPolicy) -> Messa
             outcome=outcome,
             elapsed_ms=round((trio.current_time() - began) * 1000, 1),
         )
+        policy.emit("tool_done", call=call, outcome=outcome, result=result)
 
 
 def _checked(call: Block, toolbox: Toolbox, *, cut: bool) -> tuple[Tool, dict[str, Any]]:

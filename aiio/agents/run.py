@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -140,7 +141,7 @@ class AgentRun:
             agent._run = None
             self.ended.set()
             self._report()
-            agent.env.emit("agent_done", agent=agent, result=result)
+            agent.env.emit("agent_done", agent=agent, result=result, outcome=self._outcome)
 
     async def _rounds_and_settling(self) -> None:
         try:
@@ -262,6 +263,7 @@ class AgentRun:
             scrub=agent.env.scrub,
             agent=agent.name,
             cut=cut,
+            emit=partial(agent.env.emit, agent=agent),
         )
         results: dict[int, Message] = {}
         try:
@@ -308,6 +310,10 @@ class AgentRun:
             elapsed_ms=(trio.current_time() - self._began) * 1000,
         )
 
+    @property
+    def _outcome(self) -> str:
+        return self._raised or self._result().outcome
+
     def _report(self) -> None:
         """Write the line `agent.settled`: facts with keys, no content."""
         usage = self.usage or {}
@@ -315,7 +321,7 @@ class AgentRun:
             "agent.settled",
             agent=self._agent.name,
             model=self._agent.model,
-            outcome=self._raised or self._result().outcome,
+            outcome=self._outcome,
             reason=self._reason,
             rounds=self.rounds,
             tool_calls=self._calls,

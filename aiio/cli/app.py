@@ -15,7 +15,7 @@ from aiio.env.durations import parse_duration
 from aiio.env.scrub import Scrubber
 from aiio.observe import LEVELS
 
-from . import config_commands, sessions_commands
+from . import completion_commands, config_commands, sessions_commands, trace_commands
 from .exits import BAD_INPUT, DONE, INTERRUPTED, READER_GONE, CliFault
 from .models import LimitOptions, parse_settings
 from .output import Output, say
@@ -216,13 +216,24 @@ def run(
 
 @cli.group()
 def local() -> None:
-    """The embedded model: a small one that needs no key and proves that everything works."""
+    """The embedded model: a small one that needs no key and proves that everything works.
+
+    \b
+    Examples:
+      aiio local setup
+      aiio ask -m local/smollm2 "Name three birds."
+    """
 
 
 @local.command()
 @_log_options
 def setup(**more: Any) -> int:
-    """Fetch the model's weights (about 100 MB), once. Safe to run again."""
+    """Fetch the model's weights (about 100 MB), once. Safe to run again.
+
+    \b
+    Examples:
+      aiio local setup
+    """
     from .local import setup
 
     return _execute(setup, more)
@@ -231,7 +242,12 @@ def setup(**more: Any) -> int:
 @local.command()
 @_log_options
 def serve(**more: Any) -> int:
-    """Serve the model to all processes of this user, until Ctrl-C; without it each starts its own."""
+    """Serve the model to all processes of this user, until Ctrl-C; without it each starts its own.
+
+    \b
+    Examples:
+      aiio local serve &
+    """
     from .local import serve
 
     return _execute(serve, more)
@@ -240,7 +256,12 @@ def serve(**more: Any) -> int:
 @local.command()
 @_log_options
 def stop(**more: Any) -> int:
-    """End the server that `aiio local serve` started."""
+    """End the server that `aiio local serve` started.
+
+    \b
+    Examples:
+      aiio local stop
+    """
     from .local import stop
 
     return _execute(stop, more)
@@ -263,5 +284,7 @@ def _execute(command: Command, more: dict[str, Any]) -> int:
     return execute(command, LogOptions(log=more["log"], level=more["log_level"], debug=more["debug"]))
 
 
+completion_commands.add_commands(cli)
 config_commands.add_commands(cli, _log_options, _execute)
 sessions_commands.add_commands(cli, _model_options, _log_options, _limits, _execute)
+trace_commands.add_commands(cli)

@@ -42,7 +42,13 @@ def _add_lists(cli: click.Group, log_options: Options, execute: Execute) -> None
     @_json
     @log_options
     def endpoints(json_lines: bool, **more: Any) -> int:
-        """List the endpoints: dialect, where the credential stands, where it runs, URL."""
+        """List the endpoints: dialect, where the credential stands, where it runs, URL.
+
+        \b
+        Examples:
+          aiio endpoints
+          aiio endpoints --json
+        """
         from .endpoints import endpoints
 
         return execute(lambda session: endpoints(session, _out(), json_lines=json_lines), more)
@@ -53,7 +59,13 @@ def _add_lists(cli: click.Group, log_options: Options, execute: Execute) -> None
     @_json
     @log_options
     def models(endpoint: str | None, refresh: bool, json_lines: bool, **more: Any) -> int:
-        """List the models of ENDPOINT, or of all endpoints that answer."""
+        """List the models of ENDPOINT, or of all endpoints that answer.
+
+        \b
+        Examples:
+          aiio models
+          aiio models openai --refresh
+        """
         from .models_list import models
 
         async def work(session: Session) -> int:
@@ -65,7 +77,13 @@ def _add_lists(cli: click.Group, log_options: Options, execute: Execute) -> None
 def _add_auth(cli: click.Group, log_options: Options, execute: Execute) -> None:
     @cli.group()
     def auth() -> None:
-        """Credentials: kept in the system's keyring if there is one that works, else in a private file."""
+        """Credentials: kept in the system's keyring if there is one that works, else in a private file.
+
+        \b
+        Examples:
+          aiio auth set openai
+          aiio auth list
+        """
 
     @auth.command("set")
     @click.argument("endpoint")
@@ -87,7 +105,12 @@ def _add_auth(cli: click.Group, log_options: Options, execute: Execute) -> None:
     @auth.command("list")
     @log_options
     def list_auth(**more: Any) -> int:
-        """List where the credentials of the endpoints stand; none is shown."""
+        """List where the credentials of the endpoints stand; none is shown.
+
+        \b
+        Examples:
+          aiio auth list
+        """
         from .auth import list_auth
 
         return execute(lambda session: list_auth(session, _out()), more)
@@ -97,7 +120,13 @@ def _add_auth(cli: click.Group, log_options: Options, execute: Execute) -> None:
     @_local
     @log_options
     def remove_auth(endpoint: str, local: bool, **more: Any) -> int:
-        """Forget what is kept for ENDPOINT."""
+        """Forget what is kept for ENDPOINT.
+
+        \b
+        Examples:
+          aiio auth remove openai
+          aiio auth remove openai --local
+        """
         from .auth import remove_auth
 
         return execute(lambda session: remove_auth(session, endpoint, local=local), more)
@@ -106,12 +135,23 @@ def _add_auth(cli: click.Group, log_options: Options, execute: Execute) -> None:
 def _add_config(cli: click.Group, log_options: Options, execute: Execute) -> None:
     @cli.group()
     def config() -> None:
-        """Settings: the user's config.toml, and aiio.toml in the working directory."""
+        """Settings: the user's config.toml, and aiio.toml in the working directory.
+
+        \b
+        Examples:
+          aiio config show
+          aiio config set model openai/gpt-5
+        """
 
     @config.command("show")
     @log_options
     def show(**more: Any) -> int:
-        """Print the settings as they hold, credentials masked."""
+        """Print the settings as they hold, credentials masked.
+
+        \b
+        Examples:
+          aiio config show
+        """
         from .config import show
 
         return execute(lambda session: show(session, _out()), more)
@@ -142,6 +182,11 @@ def _add_doctor(cli: click.Group, log_options: Options, execute: Execute) -> Non
         """Find out why ENDPOINT does not work, step by step, and what to do.
 
         With a MODEL, and for servers on this machine, the last step asks for one word.
+
+        \b
+        Examples:
+          aiio doctor openai
+          aiio doctor vllm/qwen3
         """
         from .doctor import doctor
 

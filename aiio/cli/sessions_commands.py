@@ -33,7 +33,14 @@ def add_commands(
 
     @cli.group()
     def sessions() -> None:
-        """Conversations kept on disk by `chat` and `ask --session`."""
+        """Conversations kept on disk by `chat` and `ask --session`.
+
+        \b
+        Examples:
+          aiio sessions list
+          aiio sessions show birds
+          aiio sessions fork birds --as fish
+        """
 
     _add_readers(sessions, log_options, execute)
     _add_changers(sessions, log_options, execute)
@@ -100,7 +107,13 @@ def _add_readers(sessions: click.Group, log_options: Options, execute: Execute) 
     @_json
     @log_options
     def list_(dir: str | None, limit: int, all_: bool, here: bool, json_lines: bool, **more: Any) -> int:
-        """List sessions, the one written last first."""
+        """List sessions, the one written last first.
+
+        \b
+        Examples:
+          aiio sessions list --here
+          aiio sessions list --all --json
+        """
         from .sessions import list_sessions
 
         async def work(session: Session) -> int:
@@ -118,6 +131,11 @@ def _add_readers(sessions: click.Group, log_options: Options, execute: Execute) 
         """Print what is said in SESSION; also while it is in use.
 
         With --json, its messages as JSON lines: what `aiio ask` takes on stdin.
+
+        \b
+        Examples:
+          aiio sessions show birds
+          aiio sessions show birds --json | aiio ask -m openai/gpt-5
         """
         from .sessions import show
 
@@ -131,7 +149,12 @@ def _add_changers(sessions: click.Group, log_options: Options, execute: Execute)
     @dir_option
     @log_options
     def rename(session_id: str, new_id: str, dir: str | None, **more: Any) -> int:
-        """Rename SESSION."""
+        """Rename SESSION.
+
+        \b
+        Examples:
+          aiio sessions rename birds wrens
+        """
         from .sessions import rename
 
         return execute(lambda session: rename(session, session_id, new_id, dir), more)
@@ -142,7 +165,13 @@ def _add_changers(sessions: click.Group, log_options: Options, execute: Execute)
     @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
     @log_options
     def delete(session_ids: tuple[str, ...], dir: str | None, yes: bool, **more: Any) -> int:
-        """Delete sessions, for good."""
+        """Delete sessions, for good.
+
+        \b
+        Examples:
+          aiio sessions delete birds fish
+          aiio sessions delete --yes birds
+        """
         from .sessions import delete
 
         if not yes:
@@ -160,6 +189,11 @@ def _add_copiers(sessions: click.Group, log_options: Options, execute: Execute) 
         """Save what can be saved of a damaged session file into a new session, and print the name of that.
 
         The file is only read.
+
+        \b
+        Examples:
+          aiio sessions recover birds
+          aiio sessions recover ./copy.session.jsonl --as birds-again
         """
         from .sessions import recover
 
@@ -172,7 +206,12 @@ def _add_copiers(sessions: click.Group, log_options: Options, execute: Execute) 
     @_new_id
     @log_options
     def fork(session_id: str, dir: str | None, upto: int | None, new_id: str | None, **more: Any) -> int:
-        """Copy SESSION into a new one, to go on differently, and print the name of that."""
+        """Copy SESSION into a new one, to go on differently, and print the name of that.
+
+        \b
+        Examples:
+          aiio sessions fork birds --upto 4 --as fish
+        """
         from .sessions import fork
 
         return execute(lambda session: fork(session, _out(), session_id, dir, upto=upto, new_id=new_id), more)

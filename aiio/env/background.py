@@ -73,7 +73,8 @@ class Background:
         try:
             await self._manager.__aexit__(None, None, None)
         except BaseExceptionGroup as group:
-            raise first_leaf(group) from None
+            leaf = first_leaf(group)
+            raise leaf from leaf.__cause__
         finally:
             self._around.__exit__(None, None, None)
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
 class EnvEvent:
-    """Something that happened: `io_start` {io}, `io_done` {io, terminal}, `agent_added` and so on."""
+    """Something that happened: `io_start` {io, context, url}, `io_done` {io, terminal, trace}, ..."""
 
     name: str
     data: Mapping[str, Any]
 
 
 Listener: TypeAlias = Callable[[EnvEvent], object]
+
+witness: ContextVar[Listener | None] = ContextVar("aiio.witness", default=None)
+"""Hears what happens in this context, on whatever Env: for who runs code whose Envs he does not know."""
 
 
 class ListenerHandle:
@@ -56,11 +60,13 @@ class Listeners:
 
     def emit(self, name: str, data: Mapping[str, Any]) -> None:
         """Tell everybody. What a listener raises is reported and harms neither the others nor the caller."""
-        if not self._handles:
+        beside = witness.get()
+        if not self._handles and beside is None:
             return
         event = EnvEvent(name, data)
-        for handle in tuple(self._handles):
+        fns = [handle.fn for handle in self._handles]
+        for fn in fns if beside is None else (*fns, beside):
             try:
-                handle.fn(event)
+                fn(event)
             except Exception as exc:  # noqa: BLE001  # an observer's bug is not the request's
-                self._report(getattr(handle.fn, "__qualname__", None) or repr(handle.fn), exc)
+                self._report(getattr(fn, "__qualname__", None) or repr(fn), exc)

@@ -22,13 +22,18 @@ from .errors import ProviderError
 BUILTIN_PROVIDERS: dict[str, str] = {
     "openai_chat": "aiio.providers.openai_chat:OpenAIChat",
     "openai_responses": "aiio.providers.openai_responses:OpenAIResponses",
+    "openai_responses_ws": "aiio.providers.openai_responses_ws:OpenAIResponsesWS",
+    "openai_realtime": "aiio.providers.openai_realtime:OpenAIRealtime",
     "anthropic": "aiio.providers.anthropic:Anthropic",
     "gemini": "aiio.providers.gemini:Gemini",
+    "gemini_live": "aiio.providers.gemini_live:GeminiLive",
     "ollama": "aiio.providers.ollama:Ollama",
 }
 BUILTIN_TRANSPORTS: dict[str, str] = {
     "http": "aiio.transports.http:HTTPTransport",
     "https": "aiio.transports.http:HTTPTransport",
+    "ws": "aiio.transports.websocket:WebSocketTransport",
+    "wss": "aiio.transports.websocket:WebSocketTransport",
 }
 PROVIDER_CONTRACT = "aiio.providers.base:check_provider"
 """A function that raises TypeError for a class that can't serve as a provider."""
@@ -67,6 +72,8 @@ class Registry:
                     f"unknown provider {key!r}; known: {known}. Add one with env.register_provider(cls)",
                     code="unknown_provider",
                 )
+            if where is None:
+                _check_plugin(key, found)
             self._providers[key] = found
         return self._providers[key]
 
@@ -120,6 +127,15 @@ class Registry:
         await trio.lowlevel.checkpoint()
         if fault is not None:
             raise fault
+
+
+def _check_plugin(key: str, found: Any) -> None:
+    """Raise ProviderError when the class that an entry point named breaks the contract; it says how."""
+    try:
+        load_object(PROVIDER_CONTRACT)(found)
+    except TypeError as exc:
+        text = f"plug-in {key!r} can't be used: {exc}"
+        raise ProviderError(ErrorKind.PROVIDER, text, code="broken_plugin") from exc
 
 
 def load_object(where: str) -> Any:

@@ -7,6 +7,15 @@ from aiio.env.env import Env
 from aiio.env.errors import ErrorKind, HttpStatusError, ProviderError, classify_error
 from aiio.providers.base import define_provider
 
+from .defaults import (
+    DefaultConnection,
+    default_close,
+    default_connect,
+    default_read,
+    default_send,
+    default_send_body,
+    default_send_headers,
+)
 from .io import IO
 from .limits import connect_budget, resolve_timeout
 from .sanitize import body_bytes, sanitize_request
@@ -16,6 +25,7 @@ from .stream import EventStream
 __all__ = [
     "IO",
     "Context",
+    "DefaultConnection",
     "Env",
     "ErrorKind",
     "EventStream",
@@ -25,6 +35,12 @@ __all__ = [
     "body_bytes",
     "classify_error",
     "connect_budget",
+    "default_close",
+    "default_connect",
+    "default_read",
+    "default_send",
+    "default_send_body",
+    "default_send_headers",
     "define_provider",
     "resolve_timeout",
     "sanitize_request",

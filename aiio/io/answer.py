@@ -16,6 +16,7 @@ from aiio.context.events import (
     Done,
     Error,
     Placed,
+    Send,
     Start,
     Terminal,
     TextDelta,
@@ -71,6 +72,8 @@ class Answer:
         self.emitted = False
         """Whether any content event was delivered."""
         self.keepalives = 0
+        self.outbox: list[bytes] = []
+        """Messages that the provider wants sent next."""
         self.terminal: Terminal | None = None
         """The provider's own terminal event."""
         self.over = False
@@ -79,6 +82,7 @@ class Answer:
     def begin(self, provider: Provider, state: Any) -> None:
         """An attempt was made ready: its answer is read by *provider* into *state*."""
         self.provider, self.state = provider, state
+        self.outbox = []
 
     def take(self, frames: list[bytes]) -> bool:
         """Translate, assemble and dispatch what one read brought; tell whether it held message data.
@@ -119,9 +123,12 @@ class Answer:
             )
 
     def complete(self) -> bool:
-        """Tell whether the answer is whole and only late usage may follow."""
+        """Tell whether the answer is whole and only late usage may follow. ProviderError: the hook failed."""
         provider, state, _ = self._running()
-        return provider.ending(state)
+        try:
+            return provider.ending(state)
+        except Exception as exc:
+            raise plugin_fault(f"provider {provider.name!r}: ending", exc) from exc
 
     def dispatch(self, event: Start | BlockEvent | Terminal) -> None:
         """Call the handler of *event*. CallbackFailed: it raised."""
@@ -196,6 +203,8 @@ class Answer:
                 return True
             case Working():
                 return True
+            case Send():
+                self.outbox.append(event.data)
             case Start():
                 if event.message is not None:
                     self.assembler.consume(event)  # the attempt's own `start` was dispatched already

@@ -14,6 +14,7 @@ from aiio.context.types import Message
 from aiio.context.validate import has_content, has_replay_data, is_record, validate_context
 from aiio.env.durations import Duration
 from aiio.env.endpoints import split_selector
+from aiio.transports.base import Slot
 
 from .answer import Answer
 from .limits import Limits, check_duration, resolve_limit
@@ -86,6 +87,7 @@ class IO:
         self._state = IOState.IDLE
         self._request: Request | None = None
         self._killed = False
+        self._slot = Slot()
         self._write_model: str | None = None
         self._context_usage = ContextUsage()
         self._plan_usage = PlanUsage()
@@ -152,6 +154,15 @@ class IO:
     def set_plan_usage(self, *, label: Any = None, quotas: Any = None) -> None:
         """Report rate limits and allowances, merged key by key. For providers."""
         self._plan_usage.report(label, quotas)
+
+    @property
+    def kept(self) -> Mapping[str, Any] | None:
+        """What a provider remembered with the connection that is kept (setting `ws_keep`); None: none is."""
+        return self._slot.memory
+
+    def keep(self, memory: Mapping[str, Any]) -> None:
+        """Say that the connection may serve the next request, with *memory* then. For providers."""
+        self._slot.keep(memory)
 
     def repaired(self, what: str, **facts: Any) -> None:
         """Log a change that the provider made to its copy of the context. For providers."""
@@ -332,6 +343,8 @@ class IO:
 
     def _move(self, step: Step) -> None:
         self._state = move(self._state, step)
+        if step is Step.CLOSE:
+            self._slot.close_nowait()
 
     def _finished(self, terminal: Terminal) -> None:
         """Take note that the request has its terminal event, and be idle, or closed if killed meanwhile."""

@@ -27,16 +27,18 @@ from aiio.context.events import Start, Terminal
 from aiio.context.log import get_logger
 from aiio.env.errors import ErrorKind, HttpStatusError, ProviderError, classify_error
 from aiio.env.groups import leaves
-from aiio.transports.base import Connection, Transport, TransportRequest
+from aiio.transports.base import Connection, Duplex, Transport, TransportRequest
 
 from .answer import Answer, CallbackFailed, plugin_fault
 from .limits import Limits, connect_budget
-from .sanitize import encode_body, split_request
+from .sanitize import encode_body, split_request, transport_request
 from .settle import Ending, settle
 from .state import Cause, Step
 from .trace import WriteTrace
 
 if TYPE_CHECKING:
+    from aiio.providers.base import Provider
+
     from .io import IO
 
 LATE_USAGE = 1.0
@@ -69,8 +71,14 @@ class Request:
         self._answer = answer
         self._limits = limits
         self._after_batch = after_batch
+        self._provider_class = io.provider_class
         self._ending = Ending()
-        self._trace = WriteTrace(endpoint=io.endpoint_name, model=model)
+        self._trace = WriteTrace(
+            endpoint=io.endpoint_name,
+            model=model,
+            overall_budget=limits.overall,
+            stuck_budget=limits.stuck,
+        )
         self.token: str | None = None
         """The credential of the running attempt."""
         self.scope = trio.CancelScope()
@@ -156,7 +164,7 @@ class Request:
         await io.env.ledger.acquire(io)
         try:
             now = self._trace.admitted_at = trio.current_time()
-            io.env.emit("io_start", io=io)
+            io.env.emit("io_start", io=io, context=self._answer.context, url=io._url)
             self._overall.deadline = now + self._limits.overall
             with self._overall:
                 async with trio.open_nursery() as nursery:
@@ -185,8 +193,19 @@ class Request:
             get_logger().info("request.resend", endpoint=self._io.endpoint_name, why="credential changed")
             self._io._move(Step.RESEND)
             fault = await self._attempt(nursery)
+        if fault is not None and (other := self._fallback(fault)) is not None and not self._over():
+            get_logger().info(
+                "request.fallback", endpoint=self._io.endpoint_name, provider=other.name, why=fault.message
+            )
+            self._provider_class = other
+            self._io._move(Step.RESEND)
+            fault = await self._attempt(nursery)
         if fault is not None:
             self._note(Cause.FAULT, fault=fault)
+
+    def _fallback(self, fault: ProviderError) -> type[Provider] | None:
+        provider = self._answer.provider
+        return None if provider is None or self._answer.emitted else provider.fallback(fault)
 
     async def _credential_changed(self) -> bool:
         io, used = self._io, self.token
@@ -240,7 +259,7 @@ class Request:
         io, answer = self._io, self._answer
         url = await self._resolve()
         io.env.refresh_tool_availability()
-        cls = io.provider_class
+        cls = self._provider_class
         hook = "constructor"
         try:
             provider = cls(url, io)
@@ -248,22 +267,25 @@ class Request:
             headers, body = split_request(provider.request(answer.context, io))
             hook = "new_state"
             answer.begin(provider, provider.new_state())
-            target = provider.url
+            hook = "url"
+            target: Any = provider.url
+            if not isinstance(target, str):
+                raise TypeError(f"not a string: {type(target).__name__}")
         except ProviderError:
             raise
         except Exception as exc:  # a plug-in's bug ends its own write, and harms no other
             raise plugin_fault(f"provider {cls.name!r}: {hook}", exc) from exc
         encoded = encode_body(body)
-        settings = io.settings
         self._trace.body_bytes = len(encoded or b"")
-        return TransportRequest(
+        return transport_request(
+            io.env,
+            io.settings,
             url=target,
             headers=headers,
             body=encoded,
             framing=provider.framing,
+            slot=io._slot if io.settings.get("ws_keep") is True else None,
             head_came=self._head_came,
-            proxy=io.env.proxy_for(target, settings),
-            **{key: settings[key] for key in _TRANSPORT_SETTINGS if key in settings},
         )
 
     async def _open(self, request: TransportRequest, nursery: trio.Nursery) -> Connection | None:
@@ -329,10 +351,20 @@ class Request:
                     await self._hand_over(self._after_batch, stuck)
             if self._over():
                 return False
+            if answer.outbox:
+                await self._send(connection)
             if answer.complete():
                 return True
         answer.finish()
         return False
+
+    async def _send(self, connection: Connection) -> None:
+        """Send what the provider wants said next. ProviderError: the connection takes no more messages."""
+        messages, self._answer.outbox = self._answer.outbox, []
+        if not isinstance(connection, Duplex):
+            raise plugin_fault("provider", TypeError("Send needs a WebSocket"))
+        for message in messages:
+            await connection.send(message)
 
     async def _hand_over(self, after_batch: Callable[[], Awaitable[None]], stuck: trio.CancelScope) -> None:
         """Wait for the consumer of `stream()`. Its time does not count as the provider's silence."""
@@ -379,7 +411,7 @@ class Request:
         io._finished(terminal)
         trace.settled(terminal)
         if trace.admitted_at is not None:
-            io.env.emit("io_done", io=io, terminal=terminal)
+            io.env.emit("io_done", io=io, terminal=terminal, trace=trace)
         if crash is not None:
             raise crash
         return terminal
@@ -397,6 +429,3 @@ class Request:
     def _count(self, connection: Connection) -> None:
         self._trace.bytes_received = connection.bytes_received
         self._trace.keepalives = self._answer.keepalives = connection.keepalives
-
-
-_TRANSPORT_SETTINGS = ("max_frame_bytes", "max_response_bytes", "max_error_bytes")

@@ -1,14 +1,28 @@
-"""What leaves a provider for the wire: headers made strings, the body made bytes."""
+"""What leaves a provider for the wire: headers made strings, the body made bytes, both made a request."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from aiio.context.text import clean_text
 from aiio.env.errors import ErrorKind, ProviderError
+from aiio.transports.base import TransportRequest
+
+if TYPE_CHECKING:
+    from aiio.env.env import Env
+
+TRANSPORT_SETTINGS = (
+    "max_frame_bytes",
+    "max_response_bytes",
+    "max_error_bytes",
+    "ws_keep_idle",
+    "ws_ping_interval",
+    "ws_ping_timeout",
+)
+"""Settings of an endpoint that are a transport's business."""
 
 _encoder = msgspec.json.Encoder()
 
@@ -68,6 +82,17 @@ def body_bytes(body: Any) -> int:
     """Return the bytes that *body* takes as compact UTF-8 JSON, before any compression; None takes 0."""
     encoded = encode_body(body)
     return 0 if encoded is None else len(encoded)
+
+
+def transport_request(env: Env, settings: Mapping[str, Any], *, url: str, **fields: Any) -> TransportRequest:
+    """Return the request to *url*, with the proxy and the transport's settings that hold for an endpoint.
+
+    Args:
+      settings: the endpoint's.
+      fields: others of `TransportRequest`.
+    """
+    chosen = {key: settings[key] for key in TRANSPORT_SETTINGS if key in settings}
+    return TransportRequest(url=url, proxy=env.proxy_for(url, settings), **fields, **chosen)
 
 
 def _without_surrogates(value: Any) -> Any:

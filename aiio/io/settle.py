@@ -15,10 +15,12 @@ from aiio.context.events import (
     Done,
     Error,
     FinishReason,
+    Send,
     Terminal,
     TextEnd,
     ThinkingEnd,
     ToolCallEnd,
+    Working,
 )
 from aiio.context.log import get_logger
 from aiio.context.types import REFUSED, Block, ContentType, Usage
@@ -169,6 +171,8 @@ def _held_back(answer: Answer, io: IO) -> list[BlockEvent]:
     events: list[BlockEvent] = []
     try:
         for event in answer.provider.abandon(answer.state, io):
+            if isinstance(event, Working | Send):
+                continue  # too late for either
             answer.assembler.consume(event)
             if isinstance(event, BlockEvent):
                 events.append(event)

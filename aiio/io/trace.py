@@ -11,6 +11,13 @@ import trio
 
 from aiio.context.events import Done, Terminal
 from aiio.context.log import get_logger
+from aiio.context.types import ContentType, Message
+
+GAP = 0.25
+"""Seconds of silence from which on a gap is told with its place; `longest_gap_ms` counts shorter ones too."""
+
+MOST_GAPS = 20
+"""Gaps that one line tells, the longest; a bound, because a slow answer of hours may have thousands."""
 
 _numbers = count(1)
 
@@ -32,9 +39,13 @@ class WriteTrace:
     progress_at: float | None = None
     """The last message data (or the response head)."""
     longest_gap: float = 0.0
+    gaps: list[tuple[float, float]] = field(default_factory=list)
+    """When a silence of at least `GAP` began, and how long it was, as they came."""
     attempts: int = 0
     body_bytes: int = 0
     connect_budget: float | None = None
+    overall_budget: float | None = None
+    stuck_budget: float | None = None
     frames: int = 0
     bytes_received: int = 0
     keepalives: int = 0
@@ -45,7 +56,14 @@ class WriteTrace:
             self.first_event_at = now
         if self.progress_at is not None and now - self.progress_at > self.longest_gap:
             self.longest_gap = now - self.progress_at
+        if self.progress_at is not None and now - self.progress_at >= GAP:
+            self._note_gap(self.progress_at, now - self.progress_at)
         self.progress_at = now
+
+    def _note_gap(self, since: float, length: float) -> None:
+        self.gaps.append((since, length))
+        if len(self.gaps) > MOST_GAPS:
+            self.gaps.remove(min(self.gaps, key=lambda gap: gap[1]))
 
     def silence(self, now: float) -> float:
         """Return the seconds since the last message data, the head, or the first byte sent."""
@@ -55,16 +73,22 @@ class WriteTrace:
     def settled(self, terminal: Terminal) -> None:
         """Write the line `request.settled`: facts with keys, no content, no credential."""
         now = trio.current_time()
+        if self.head_at is not None and self.silence(now) >= GAP:
+            self._note_gap(now - self.silence(now), self.silence(now))
         facts: dict[str, Any] = {
             "write": self.number,
             "endpoint": self.endpoint,
             "model": self.model,
             "queued_ms": _ms((now if self.admitted_at is None else self.admitted_at) - self.began_at),
+            "prepare_ms": _between(self.admitted_at, self.sent_at),
             "connect_ms": _between(self.sent_at, self.head_at),
             "connect_budget_ms": _ms(self.connect_budget),
             "first_event_ms": _between(self.sent_at, self.first_event_at),
             "longest_gap_ms": _ms(None if self.head_at is None else max(self.longest_gap, self.silence(now))),
+            "gaps": [(_ms(since - self.began_at), _ms(length)) for since, length in self.gaps] or None,
+            "stuck_budget_ms": _ms(self.stuck_budget),
             "total_ms": _between(self.admitted_at, now),
+            "overall_budget_ms": _ms(self.overall_budget),
             "attempts": self.attempts,
             "body_bytes": self.body_bytes,
             "bytes": self.bytes_received,
@@ -87,6 +111,7 @@ class WriteTrace:
                 "code": terminal.code,
                 "request_id": terminal.request_id,
             }
+        facts |= _content_counts(terminal.message)
         usage = terminal.usage or {}
         facts |= {key: usage.get(key) for key in ("input_tokens", "output_tokens")}
         get_logger().info(
@@ -102,3 +127,19 @@ def _ms(seconds: float | None) -> float | None:
 
 def _between(start: float | None, end: float | None) -> float | None:
     return None if start is None or end is None else _ms(end - start)
+
+
+def _content_counts(message: Message | None) -> dict[str, int]:
+    """Return how much of an answer came, whole or partial: `{text_chars, thinking_chars, tool_calls}`."""
+    if message is None:
+        return {}
+    counts = {"text_chars": 0, "thinking_chars": 0, "tool_calls": 0}
+    for block in message["content"]:
+        match block.get("type"):
+            case ContentType.TEXT | ContentType.THINKING as kind:
+                counts[f"{kind}_chars"] += len(block.get("text") or "")
+            case ContentType.TOOL_CALL:
+                counts["tool_calls"] += 1
+            case _:  # of a kind that only its owner knows
+                pass
+    return counts

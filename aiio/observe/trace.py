@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,9 @@ from aiio.context.text import parse_json
 
 WRITE_SETTLED = "request.settled"
 """The event of the line that `aiio.io` writes when a write is over."""
+
+_LONGEST_LINE = 1 << 24
+"""Bytes; a longer one is no log line, and a file without line ends must not fill the memory."""
 
 
 def read_trace(path: str | Path) -> list[dict[str, Any]]:
@@ -19,13 +23,22 @@ def read_trace(path: str | Path) -> list[dict[str, Any]]:
 
     OSError: the file can't be read.
     """
-    records = []
-    with open(path, "rb") as lines:
-        for line in lines:
+    return [
+        record for record in read_lines(path) if record is not None and record.get("event") == WRITE_SETTLED
+    ]
+
+
+def read_lines(path: str | Path) -> Iterator[dict[str, Any] | None]:
+    """Yield every line of the log at *path* as an object, None for one that is none; blank ones are no lines.
+
+    OSError: the file can't be read.
+    """
+    with open(path, "rb") as file:
+        while line := file.readline(_LONGEST_LINE):
+            if line.isspace():
+                continue
             try:
                 value = parse_json(line.decode())
             except ValueError:
-                continue
-            if isinstance(value, dict) and value.get("event") == WRITE_SETTLED:
-                records.append(value)
-    return records
+                value = None
+            yield value if isinstance(value, dict) else None

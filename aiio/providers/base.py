@@ -6,20 +6,25 @@ instance serves one request: it is made with the endpoint's URL and the IO that 
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 import msgspec
 
-from aiio.context.events import Placed, ResponseEvent, Working
+from aiio.context.events import Placed, ResponseEvent, Send, Working
 from aiio.context.types import Message
 from aiio.env.durations import Duration
 from aiio.env.errors import ProviderError, classify_error
+from aiio.env.registry import BUILTIN_PROVIDERS, load_object
 
-Events: TypeAlias = Iterable["ResponseEvent | Placed | Working | dict[str, Any]"]
-"""What `translate` may return: events, dicts that convert to them, blocks to put in place, and `Working`."""
+Events: TypeAlias = Iterable["ResponseEvent | Placed | Working | Send | dict[str, Any]"]
+"""What `translate` may return: events, dicts that convert to them, blocks to place, `Working`, `Send`."""
+
+Framing: TypeAlias = Literal["sse", "ndjson"]
+"""How a dialect's answer is cut into frames over HTTP."""
 
 WORKING: Final = (Working(),)
 """What `translate` returns for a frame that makes no event but reports work on the answer: it is progress."""
@@ -63,6 +68,18 @@ class ProviderIO(Protocol):
         """Report rate limits and plan allowances."""
         ...
 
+    @property
+    def kept(self) -> Mapping[str, Any] | None:
+        """What `keep` was given for the connection this request will use; None: it gets a new one."""
+        ...
+
+    def keep(self, memory: Mapping[str, Any]) -> None:
+        """Say that the answer is whole and its connection may serve the next request, with *memory* then.
+
+        Heard only where the settings have the connection kept.
+        """
+        ...
+
     def repaired(self, what: str, **facts: Any) -> None:
         """Put a change that the provider made to the copy of the context into the log."""
         ...
@@ -89,7 +106,7 @@ class Provider:
     label: ClassVar[str] = ""
     path: ClassVar[str] = ""
     """Appended to the endpoint's URL."""
-    framing: ClassVar[Literal["sse", "ndjson"]] = "sse"
+    framing: ClassVar[Framing] = "sse"
     """`"sse"` or `"ndjson"`."""
     capabilities: ClassVar[Capabilities] = Capabilities()
     timeout: ClassVar[Duration | None] = None
@@ -97,7 +114,7 @@ class Provider:
     stuck_timeout: ClassVar[Duration | None] = None
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """Let an override of `decode` or `translate` be heard: a fast path of the dialect below it is not used."""
+        """Let an override of `decode` or `translate` be heard: the fast path below it is not used."""
         super().__init_subclass__(**more)
         depth = {
             hook: next(depth for depth, owner in enumerate(cls.__mro__) if hook in vars(owner))
@@ -164,6 +181,13 @@ class Provider:
     def classify_error(self, error: Exception) -> ProviderError:
         """Return *error* (an `HttpStatusError`, or anything `open` raised) as a `ProviderError`."""
         return classify_error(error, self.io.endpoint_name)
+
+    def fallback(self, error: ProviderError) -> type[Provider] | None:
+        """Return the class that makes the same request once more, another way, after *error*; None: none.
+
+        Only for a request that the provider has not accepted, and only where a setting asks for it.
+        """
+        return None
 
     def report_plan_usage(self, headers: Mapping[str, str], io: ProviderIO) -> None:
         """Read rate limits from response headers into `io.set_plan_usage`; nothing by default."""
@@ -234,17 +258,20 @@ def define_provider(cls: _P | None = None, /, *, name: str | None = None, dialec
     return completed
 
 
-HOOKS = (
-    "request",
-    "translate",
-    "translate_all",
-    "decode",
-    "new_state",
-    "ending",
-    "finish",
-    "abandon",
-    "classify_error",
-)
+HOOKS: dict[str, int] = {
+    "request": 3,
+    "translate": 4,
+    "translate_all": 4,
+    "decode": 2,
+    "new_state": 1,
+    "ending": 2,
+    "finish": 3,
+    "abandon": 3,
+    "classify_error": 2,
+    "report_plan_usage": 3,
+}
+"""What IO calls, and with how many arguments, self included. Plain functions; generators are, too."""
+
 REQUIRED = ("request", "translate")
 
 
@@ -252,66 +279,52 @@ def check_provider(cls: Any) -> None:
     """Raise TypeError, naming the hook, when *cls* can't serve as a provider."""
     if not isinstance(cls, type) or not issubclass(cls, Provider):
         raise TypeError(f"a provider is a subclass of aiio.providers.Provider, not {cls!r}")
-    if not cls.name:
-        raise TypeError(f"provider {cls.__name__} has no name")
-    for hook in HOOKS:
-        if not callable(getattr(cls, hook, None)):
-            raise TypeError(f"provider {cls.name!r}: {hook} must be callable")
+    name: Any = cls.name
+    if not isinstance(name, str) or not name.strip():
+        raise TypeError(f"provider {cls.__name__} has no name (a non-empty string)")
+    for hook, arguments in HOOKS.items():
+        _check_hook(cls, hook, arguments)
     for hook in REQUIRED:
         if getattr(cls, hook) is getattr(Provider, hook):
             raise TypeError(f"provider {cls.name!r} has no {hook}()")
+    if cls.framing not in get_args(Framing):
+        raise TypeError(
+            f"provider {cls.name!r}: framing must be one of {get_args(Framing)}, not {cls.framing!r}"
+        )
+    if not isinstance(cls.capabilities, Capabilities):
+        raise TypeError(
+            f"provider {cls.name!r}: capabilities must be a Capabilities, not {cls.capabilities!r}"
+        )
+
+
+def _check_hook(cls: type[Provider], hook: str, arguments: int) -> None:
+    found = getattr(cls, hook, None)
+    if not callable(found):
+        raise TypeError(f"provider {cls.name!r}: {hook} must be callable")
+    if inspect.iscoroutinefunction(found) or inspect.isasyncgenfunction(found):
+        raise TypeError(f"provider {cls.name!r}: {hook} must be a plain function: a dialect does no I/O")
+    if isinstance(inspect.getattr_static(cls, hook), classmethod | staticmethod):
+        raise TypeError(f"provider {cls.name!r}: {hook} must be a method")
+    try:
+        inspect.signature(found).bind(*range(arguments))
+    except TypeError:
+        want = "(" + ", ".join(inspect.signature(getattr(Provider, hook)).parameters) + ")"
+        raise TypeError(f"provider {cls.name!r}: {hook} must take {want}") from None
+
+
+ALIASES = {"chat": "openai_chat", "responses": "openai_responses", "realtime": "openai_realtime"}
+"""Short names of built-in dialects."""
 
 
 def dialect_class(dialect: str | None) -> type[Provider]:
     """Return the class of a built-in dialect. ValueError: there is none of that name."""
     if dialect is None:
         return Provider
-    loader = DIALECTS.get(dialect)
-    if loader is None:
-        raise ValueError(f"unknown dialect {dialect!r}; built in: {', '.join(sorted(DIALECTS))}")
-    return loader()
-
-
-def _openai_chat() -> type[Provider]:
-    from .openai_chat import OpenAIChat
-
-    return OpenAIChat
-
-
-def _openai_responses() -> type[Provider]:
-    from .openai_responses import OpenAIResponses
-
-    return OpenAIResponses
-
-
-def _anthropic() -> type[Provider]:
-    from .anthropic import Anthropic
-
-    return Anthropic
-
-
-def _gemini() -> type[Provider]:
-    from .gemini import Gemini
-
-    return Gemini
-
-
-def _ollama() -> type[Provider]:
-    from .ollama import Ollama
-
-    return Ollama
-
-
-DIALECTS: dict[str, Callable[[], type[Provider]]] = {
-    "chat": _openai_chat,
-    "openai_chat": _openai_chat,
-    "responses": _openai_responses,
-    "openai_responses": _openai_responses,
-    "anthropic": _anthropic,
-    "gemini": _gemini,
-    "ollama": _ollama,
-}
-"""Built-in dialects by name, imported when first asked for."""
+    where = BUILTIN_PROVIDERS.get(ALIASES.get(dialect, dialect))
+    if where is None:
+        raise ValueError(f"unknown dialect {dialect!r}; built in: {', '.join(sorted(BUILTIN_PROVIDERS))}")
+    found: type[Provider] = load_object(where)
+    return found
 
 
 _fast = msgspec.json.Decoder()

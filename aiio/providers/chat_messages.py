@@ -197,7 +197,7 @@ def wire_call_id(call_id: str, quirks: Quirks) -> str:
 
 
 _WRITTEN = frozenset({ContentType.TEXT, ContentType.THINKING, ContentType.TOOL_CALL})
-"""Blocks of an answer with a form here, or (thinking) without a report when the server does not ask for it."""
+"""Blocks of an answer with a form here; thinking is left out silently when the server does not ask for it."""
 
 
 def _assistant(message: Message, quirks: Quirks, io: ProviderIO, now: float) -> Wire | None:

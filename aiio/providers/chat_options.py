@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .checks import BOOL, COUNT, INTEGER, MAPPING, NUMBER, TEXT, TEXT_OR_TEXTS, TEXTS, Check, checked
+from .options import json_format
 from .quirks import Quirks
 
 AUDIO_MIMETYPES = {"mp3": "audio/mpeg", "wav": "audio/wav"}
@@ -45,6 +46,8 @@ def chat_options(
     for key, check in _OPTIONS.items():
         if (value := checked(settings, key, check)) is not None:
             body[key] = value
+    if format_ := body.get("response_format"):
+        body["response_format"] = _format(format_)
     if effort := _effort(settings):
         body["reasoning_effort"] = effort
     if quirks.stream_options:
@@ -71,6 +74,17 @@ def _effort(settings: Mapping[str, Any]) -> str | None:
             f"setting {key} must be a level such as 'low', 'medium' or 'high', or a bool, not {value!r}"
         )
     return _THINK.get(value, value)
+
+
+def _format(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the output format, whose schema and name are one level deeper here."""
+    flat = json_format(given)
+    if flat["type"] != "json_schema":
+        return flat
+    return {
+        "type": "json_schema",
+        "json_schema": {key: value for key, value in flat.items() if key != "type"},
+    }
 
 
 def function_tool(tool: Mapping[str, Any]) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class Gemini(Provider):
         body.update(gemini_options(settings, io.tools(), io))
         body = merged(without_cached(body, io), extra_of(settings, "extra_body"))
         headers: dict[str, Any] = {"Content-Type": "application/json", "Accept": "text/event-stream"}
-        headers.update(_credential(settings, io.token))
+        headers.update(credential_of(settings, io.token))
         headers.update(extra_of(settings, "extra_headers"))
         return headers, body
 
@@ -145,7 +145,7 @@ class Gemini(Provider):
         base, mark, query = url.partition("?")
         base = base.partition("/models/")[0] if _METHOD in base else base
         return f"{base.rstrip('/')}{path}{'&' if mark else ''}{query}", {
-            **_credential(settings, token),
+            **credential_of(settings, token),
             **headers,
         }
 
@@ -166,7 +166,7 @@ def model_path(model: str) -> str:
     return f"/{quote(named, safe='/@-._~')}"
 
 
-def _credential(settings: Mapping[str, Any], token: str | None) -> dict[str, str]:
+def credential_of(settings: Mapping[str, Any], token: str | None) -> dict[str, str]:
     """Return the header with *token*. ValueError: the quirk that says which is none."""
     quirks = settings.get("quirks") or {}
     found = quirks.get("auth_header", _AUTH[0]) if isinstance(quirks, Mapping) else None

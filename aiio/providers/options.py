@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +55,20 @@ def schema_of(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
         schema = (inner if isinstance(inner, Mapping) else given).get("schema")
         return schema if isinstance(schema, Mapping) and schema else None
     return given
+
+
+def json_format(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the setting `response_format` as the Responses wire has it, a schema beside its name.
+
+    Understood is what `schema_of` understands.
+    """
+    kind, inner = given.get("type"), given.get("json_schema")
+    if kind == "json_schema" and isinstance(inner, Mapping):
+        return {"type": "json_schema", **inner}
+    if kind in ("json_schema", "json_object", "text"):
+        return dict(given)
+    title = re.sub(r"[^a-zA-Z0-9_-]+", "_", str(given.get("title") or "answer"))[:64]
+    return {"type": "json_schema", "name": title, "schema": dict(given)}
 
 
 def merged(base: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:

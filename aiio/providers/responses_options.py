@@ -9,7 +9,7 @@ from typing import Any
 from .base import ProviderIO
 from .checks import BOOL, COUNT, MAPPING, NUMBER, TEXT, TEXTS, Check, checked, is_mapping, is_texts
 from .levels import LEVELS, ON, nearest_level, thinking_level
-from .options import tool_choice_of
+from .options import json_format, tool_choice_of
 from .quirks import Quirks
 
 ENCRYPTED = "reasoning.encrypted_content"
@@ -76,7 +76,10 @@ def responses_options(
         body["max_output_tokens"] = read["max_tokens"]
     if reasoning := _reasoning(settings, read):
         body["reasoning"] = reasoning
-    text = {"verbosity": read["verbosity"], "format": _format(read["response_format"])}
+    text = {
+        "verbosity": read["verbosity"],
+        "format": read["response_format"] and json_format(read["response_format"]),
+    }
     if text := {key: value for key, value in text.items() if value is not None}:
         body["text"] = text
     if include := _include(read, io.current_model, stored=body["store"]):
@@ -114,22 +117,6 @@ def _reasoning(settings: Mapping[str, Any], read: Mapping[str, Any]) -> dict[str
     if read["reasoning_summary"]:
         found["summary"] = read["reasoning_summary"]
     return found
-
-
-# -- structured output
-
-
-def _format(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the output format: from the form of Chat Completions, from this wire's own, or a bare schema."""
-    if given is None:
-        return None
-    kind, inner = given.get("type"), given.get("json_schema")
-    if kind == "json_schema" and isinstance(inner, Mapping):
-        return {"type": "json_schema", **inner}
-    if kind in ("json_schema", "json_object", "text"):
-        return dict(given)
-    title = re.sub(r"[^a-zA-Z0-9_-]+", "_", str(given.get("title") or "answer"))[:64]
-    return {"type": "json_schema", "name": title, "schema": dict(given)}
 
 
 # -- tools

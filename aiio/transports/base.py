@@ -8,15 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import trio
 
+from aiio.env.durations import Duration
+
 Framing: TypeAlias = Literal["sse", "ndjson"]
+
+BINARY = "binary"
+"""Name of a `Frame` that came as a binary WebSocket message."""
 
 
 class Frame(bytes):
-    """A frame that came under a name of its own (`event: error` in SSE); all others are plain `bytes`."""
+    """A frame that came under a name of its own (`event: error` in SSE, a binary WebSocket message).
+
+    All others are plain `bytes`.
+    """
 
     name: str
 
@@ -47,6 +55,14 @@ class TransportRequest:
     """Decoded bytes of one answer."""
     max_error_bytes: int = 1 << 18
     """Decoded bytes of an error body that are kept; the rest is not read."""
+    slot: Slot | None = field(default=None, repr=False)
+    """WebSocket: use the connection that is kept there, and keep it there; None: a connection per request."""
+    ws_keep_idle: Duration = "5m"
+    """WebSocket: how long a connection is kept without a request."""
+    ws_ping_interval: Duration = "30s"
+    """WebSocket: time between pings; `"never"` sends none. One that does not parse counts as not set."""
+    ws_ping_timeout: Duration = "60s"
+    """WebSocket: how long the peer may show no sign of life after a ping."""
 
 
 class Connection(Protocol):
@@ -76,6 +92,63 @@ class Connection(Protocol):
 
     async def aclose(self) -> None:
         """Close the socket. Idempotent; never raises for what the peer does."""
+        ...
+
+
+class Lasting(Protocol):
+    """What outlives a request: an open socket."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can serve another request."""
+        ...
+
+    def close_nowait(self) -> None:
+        """Have it closed soon. Idempotent."""
+        ...
+
+
+class Slot:
+    """Where one IO keeps its connection from request to request, and what its dialect remembers with it."""
+
+    def __init__(self) -> None:
+        self._connection: Lasting | None = None
+        self._memory: Mapping[str, Any] = {}
+        self._whole = False
+
+    @property
+    def memory(self) -> Mapping[str, Any] | None:
+        """What was remembered for the connection that is kept; None: there is none, or it has ended."""
+        return None if self._connection is None or not self._connection.alive else self._memory
+
+    def keep(self, memory: Mapping[str, Any]) -> None:
+        """Note that the answer is whole, and what to remember with its connection."""
+        self._whole, self._memory = True, memory
+
+    def take(self) -> Any:
+        """Return the connection that is kept, which is then kept no more; None: there is none."""
+        connection, self._connection = self._connection, None
+        self._whole = False
+        return connection
+
+    def put(self, connection: Lasting) -> bool:
+        """Keep *connection* if its answer was whole and it is fit for another; tell whether it is kept."""
+        if self._whole and connection.alive:
+            self._connection = connection
+        return self._connection is not None
+
+    def close_nowait(self) -> None:
+        """Close what is kept. Idempotent."""
+        if (connection := self.take()) is not None:
+            connection.close_nowait()
+
+
+@runtime_checkable
+class Duplex(Connection, Protocol):
+    """A connection that takes more messages after the first: a WebSocket."""
+
+    async def send(self, message: bytes) -> None:
+        """Send one text message, UTF-8. Raises only cancellation: what is broken, `receive` reports."""
         ...
 
 

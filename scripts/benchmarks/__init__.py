@@ -7,10 +7,13 @@ that is measured, and medians are taken, so that a slow minute of the machine fa
 figures move with the machine; the ratios are what has a goal.
 
     loads.py         what is sent: a load is a value, and its name is the path of the URL
+    wires.py         the wires besides Chat Completions
     server.py        the process that sends it
     contenders.py    who reads it: module, requirements, virtual environment
     reading.py       what all reading processes share: passes, CPU meter, the report
     read_*.py        one contender each
+    do_context.py    work without a server: appending, saving, estimating, listing
+    do_builder.py    the same: assembling prompts
     rows.py          what is compared with what, and the goals
     measuring.py     the interleaved runs, checked to have received the same text
     report.py        the Markdown table and the JSON file

@@ -1,4 +1,4 @@
-"""Who reads: module, requirements, and the virtual environment that holds them.
+"""Who reads, or works without a server: module, requirements, and the virtual environment that holds them.
 
 aiio and the bare reader run on the interpreter that runs the bench. A third-party contender gets an
 environment of its own under `.bench/`, named after its requirements and made when it is first needed, so that
@@ -39,7 +39,14 @@ CONTENDERS = {
     for contender in (
         Contender(name="bare", module="read_bare"),
         Contender(name="aiio", module="read_aiio"),
+        Contender(name="trio-websocket", module="read_trio_websocket"),
+        Contender(name="builder", module="do_builder"),
+        Contender(name="context", module="do_context"),
         Contender(name="openai", module="read_openai", requirements=("openai==3.57.0", "trio==0.35.0")),
+        Contender(
+            name="anthropic", module="read_anthropic", requirements=("anthropic==2.14.0", "trio==0.35.0")
+        ),
+        Contender(name="ollama", module="read_ollama", requirements=("ollama==0.6.3", "trio==0.35.0")),
     )
 }
 

@@ -13,8 +13,16 @@ from dataclasses import astuple, dataclass
 from functools import cache
 from typing import Any
 
+from .wires import Parts, anthropic_parts, ndjson_parts, ws_parts
+
 PIECES = (" the", " bird", " sings", ",", " über", " and", " 鳥", " goes", ".", "\n", ' "on"', " 🐦")
 """What models stream: short pieces, mostly ASCII, some that need an escape or several bytes."""
+
+WIRE = ("text", "arguments", "anthropic", "ndjson", "ws")
+"""Contents that the server sends."""
+
+LISTED = 50
+"""Sessions that are listed."""
 
 FILLER = "All work and no play makes a long frame. "
 
@@ -24,7 +32,8 @@ class Load:
     """One shape of traffic."""
 
     content: str = "text"
-    """`"text"`, or `"arguments"`: the same pieces inside the arguments of one tool call."""
+    """`"text"`, or `"arguments"`: the same pieces inside the arguments of one tool call; `"anthropic"`,
+    `"ndjson"`, `"ws"`: text on these wires. Any other names work that needs no server, see do_context.py."""
     events: int = 20_000
     """Content frames a stream."""
     piece_bytes: int = 0
@@ -67,15 +76,19 @@ def pieces(load: Load) -> Iterator[str]:
     long = (FILLER * (wanted // len(FILLER) + 1))[:wanted]
     for index in range(load.events):
         piece = long or PIECES[index % len(PIECES)]
+        if load.content.startswith("blocks"):
+            piece = f"{index} {piece}"
         yield json.dumps(piece, ensure_ascii=False)[1:-1] if load.content == "arguments" else piece
 
 
 def stream_pieces(load: Load) -> Iterator[str]:
-    """Yield everything that one stream's reader gets to see, in order."""
+    """Yield everything that one stream's reader gets to see, in order; of sessions, those listed."""
     if load.content == "arguments":
         yield '{"text":"'
         yield from pieces(load)
         yield '"}'
+    elif load.content == "sessions":
+        yield from (f"Question {number}" for number in range(load.events, 0, -1)[:LISTED])
     else:
         yield from pieces(load)
 
@@ -136,27 +149,43 @@ def chat_frames(load: Load) -> list[bytes]:
     ]
 
 
+def _parts(load: Load) -> Parts:
+    """Return one stream of *load* as opening, content frames, closing."""
+    if load.content == "anthropic":
+        return anthropic_parts(stream_pieces(load))
+    if load.content == "ndjson":
+        return ndjson_parts(stream_pieces(load))
+    if load.content == "ws":
+        return ws_parts(stream_pieces(load))
+    opening, *content, finish, usage, end_mark = chat_frames(load)
+    return opening, content, [finish, usage, end_mark]
+
+
 @cache
-def chat_writes(load: Load) -> tuple[bytes, ...]:
+def wire_writes(load: Load) -> tuple[bytes, ...]:
     """Return one stream of *load* as the TCP writes that carry it.
 
-    Each frame is a chunk of the chunked body, as servers send them; a batch is what TCP makes of chunks that
-    nobody has taken yet. The first write has the response head and the first piece of content, so that every
-    reader notices that its stream has begun; the last one has everything after the content.
+    Over HTTP each frame is a chunk of the chunked body, as servers send them; a batch is what TCP makes of
+    chunks that nobody has taken yet. The first write has the response head and the first piece of content, so
+    that every reader notices that its stream has begun; the last one has everything after the content.
     """
-    opening, first, *content, finish, usage, end_mark = chat_frames(load)
+    opening, (first, *content), closing = _parts(load)
     groups = (content[start : start + load.batch] for start in range(0, len(content), load.batch))
+    if load.content == "ws":  # the answer to the handshake is the server's
+        return (opening + first, *map(b"".join, groups), b"".join(closing))
     return (
-        HEAD + _http_chunks(opening, first),
+        _head(load) + _http_chunks(opening, first),
         *(_http_chunks(*group) for group in groups),
-        _http_chunks(finish, usage, end_mark) + b"0\r\n\r\n",
+        _http_chunks(*closing) + b"0\r\n\r\n",
     )
 
 
-HEAD = (
-    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n"
-    b"cache-control: no-cache\r\nx-request-id: req_bench\r\nconnection: close\r\n\r\n"
-)
+def _head(load: Load) -> bytes:
+    kind = b"application/x-ndjson" if load.content == "ndjson" else b"text/event-stream; charset=utf-8"
+    return (
+        b"HTTP/1.1 200 OK\r\ncontent-type: " + kind + b"\r\ntransfer-encoding: chunked\r\n"
+        b"cache-control: no-cache\r\nx-request-id: req_bench\r\nconnection: close\r\n\r\n"
+    )
 
 
 def _http_chunks(*frames: bytes) -> bytes:

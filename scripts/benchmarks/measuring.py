@@ -14,7 +14,7 @@ from typing import Any
 
 from .contenders import CONTENDERS, ROOT, BenchError, interpreter
 from .loads import expected_digest
-from .rows import Cell, Ratio
+from .rows import Cell, Ratio, Seconds
 
 RUN_TIMEOUT = 300.0
 """Seconds for one reading process."""
@@ -30,6 +30,8 @@ class Measured:
     cell: Cell
     cpu_s: list[float] = field(default_factory=list)
     """CPU seconds for the load: the median of its passes, one entry a process."""
+    wall_s: list[float] = field(default_factory=list)
+    """The same in seconds on the clock."""
     fault: str | None = None
     """Why it could not be measured."""
 
@@ -56,11 +58,13 @@ class Results:
     def __getitem__(self, cell: Cell) -> Measured:
         return self.by_cell[_key(cell)]
 
-    def value(self, ratio: Ratio) -> float | None:
-        """Return *ratio* of the medians; None: one of its cells could not be measured."""
-        top, bottom = self[ratio.top], self[ratio.bottom]
-        if top.fault or bottom.fault:
+    def value(self, figure: Ratio | Seconds) -> float | None:
+        """Return *figure*, of medians; None: one of its cells could not be measured."""
+        if any(self[cell].fault for cell in figure.cells()):
             return None
+        if isinstance(figure, Seconds):
+            return statistics.median(self[figure.cell].wall_s)
+        ratio, top, bottom = figure, self[figure.top], self[figure.bottom]
         if ratio.per_event:
             return statistics.median(top.per_event) / statistics.median(bottom.per_event)
         return top.median / bottom.median
@@ -93,14 +97,19 @@ def measure(cells: Iterable[Cell], progress: Callable[[str], None]) -> Results:
                 if round_number < one.cell.rounds and one.fault is None:
                     progress(f"round {round_number + 1}: {one.cell.contender} on {one.cell.load.path}")
                     try:
-                        one.cpu_s.append(read(server, one.cell))
+                        cpu_s, wall_s = read(server, one.cell)
                     except BenchError as exc:
                         one.fault = str(exc)
+                    else:
+                        one.cpu_s.append(cpu_s)
+                        one.wall_s.append(wall_s)
     return results
 
 
-def read(server: str, cell: Cell) -> float:
-    """Let the contender of *cell* read its load in a new process; return the median CPU seconds of a pass.
+def read(server: str, cell: Cell) -> tuple[float, float]:
+    """Let the contender of *cell* read its load in a new process; return the median seconds of a pass.
+
+    First those of CPU, then those on the clock.
 
     Raises:
       BenchError: it could not be run, or received another text than was sent.
@@ -125,8 +134,7 @@ def read(server: str, cell: Cell) -> float:
     report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     if report["sha256"] != expected_digest(cell.load):
         raise BenchError("the text received is not the text sent")
-    passes: list[float] = report["cpu_s"]
-    return statistics.median(passes)
+    return statistics.median(report["cpu_s"]), statistics.median(report["wall_s"])
 
 
 def _environment() -> dict[str, str]:

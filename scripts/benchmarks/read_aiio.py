@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 import aiio
 
+from .loads import parse_load
 from .reading import Read, run_reader
+
+PROVIDERS = {"anthropic": "anthropic", "ndjson": "ollama", "ws": "openai_responses_ws"}
+"""By the content of a load; Chat Completions for all others."""
 
 
 @asynccontextmanager
 async def open_client(url: str) -> AsyncIterator[Read]:
     """Yield a function that runs one write against *url*."""
     async with aiio.open_env() as env:
-        env.register_endpoint("bench", provider="openai_chat", url=url)
+        content = parse_load(urlsplit(url).path).content
+        env.register_endpoint("bench", provider=PROVIDERS.get(content, "openai_chat"), url=url)
 
         async def read(started: Callable[[], None]) -> list[str]:
             pieces: list[str] = []

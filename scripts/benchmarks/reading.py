@@ -50,11 +50,11 @@ class Meter:
         """Begin a measured part."""
         self._began = (process_cpu(), time.perf_counter())
 
-    def stop(self) -> None:
-        """End the measured part that began last."""
+    def stop(self, per: int = 1) -> None:
+        """End the measured part that began last; it did the same thing *per* times, and one counts."""
         cpu, wall = self._began
-        self.wall_s.append(time.perf_counter() - wall)
-        self.cpu_s.append(process_cpu() - cpu)
+        self.wall_s.append((time.perf_counter() - wall) / per)
+        self.cpu_s.append((process_cpu() - cpu) / per)
 
 
 async def read_once(read: Read, load: Load, meter: Meter) -> list[str]:
@@ -81,26 +81,30 @@ async def read_once(read: Read, load: Load, meter: Meter) -> list[str]:
     return ["".join(result) for result in results]
 
 
-async def _run(open_client: OpenClient, server: str, load: Load, passes: int) -> tuple[Meter, str]:
+async def _run(open_client: OpenClient, server: str, load: Load, passes: int) -> tuple[Meter, list[str]]:
     warm_up = replace(load, events=min(load.events, WARM_UP_EVENTS), streams=1, period_ms=0)
     async with open_client(f"{server}/{warm_up.path}") as read:
         await read_once(read, warm_up, Meter())
     meter = Meter()
-    digests = set()
+    texts: set[tuple[str, ...]] = set()
     async with open_client(f"{server}/{load.path}") as read:
         for _ in range(passes):
-            digests.add(text_digest(await read_once(read, load, meter)))
-    if len(digests) != 1:
+            texts.add(tuple(await read_once(read, load, meter)))
+    if len(texts) != 1:
         raise RuntimeError("the passes received different texts")
-    return meter, digests.pop()
+    return meter, list(texts.pop())
 
 
 def run_reader(open_client: OpenClient) -> None:
     """Do what the command line asks for, and print the report."""
     server, path, passes = sys.argv[1:]
-    meter, digest = trio.run(_run, open_client, server, parse_load(path), int(passes))
+    print_report(*trio.run(_run, open_client, server, parse_load(path), int(passes)))
+
+
+def print_report(meter: Meter, texts: list[str]) -> None:
+    """Print what was measured, with the proof that *texts*, one a stream, came out."""
     report = {
-        "sha256": digest,
+        "sha256": text_digest(texts),
         "cpu_s": meter.cpu_s,
         "wall_s": meter.wall_s,
         "python": platform.python_version(),

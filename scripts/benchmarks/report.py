@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .loads import Load
+from .loads import WIRE, Load
 from .measuring import Results
 from .rows import Row
 
@@ -59,11 +59,16 @@ def cost_table(results: Results) -> str:
 
 
 def _describe(load: Load) -> str:
+    if load.content not in WIRE:
+        return f"{load.content}: {load.events:,}"
     size = f" of {load.piece_bytes / (1 << 20):g} MiB" if load.piece_bytes else ""
     streams = f"{load.streams} streams x " if load.streams > 1 else ""
     pace = f"one a {load.period_ms} ms" if load.period_ms else f"{load.batch} a write"
     frames = "1 frame" if load.events == 1 else f"{load.events:,} frames"
-    return f"chat {load.content}, {streams}{frames}{size}, {pace}"
+    wire = {"anthropic": "Anthropic text", "ndjson": "NDJSON text", "ws": "WebSocket text"}.get(
+        load.content, f"chat {load.content}"
+    )
+    return f"{wire}, {streams}{frames}{size}, {pace}"
 
 
 def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

@@ -11,12 +11,14 @@ slow reader has not taken yet waits in the socket.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import socket
 import sys
 import threading
 import time
 
-from .loads import Load, chat_writes, parse_load
+from .loads import Load, parse_load, wire_writes
 
 HEAD_START = 0.3
 """Seconds between the last stream's first frames and the first paced write: readers come to rest."""
@@ -45,14 +47,22 @@ class Server:
         try:
             sock.settimeout(PATIENCE)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            load = parse_load(read_request(sock))
-            opening, *others = chat_writes(load)
+            target, key = read_request(sock)
+            load = parse_load(target)
+            opening, *others = wire_writes(load)
+            if key:
+                opening = acceptance(key) + opening
             sock.sendall(opening)
             if load.period_ms:
                 self._join(load, sock)
                 return
             for write in others:
                 sock.sendall(write)
+            if key:
+                sock.sendall(b"\x88\x00")
+                sock.shutdown(socket.SHUT_WR)
+            while key and sock.recv(1 << 16):
+                pass  # what the reader still says; closing with it unread would reset the connection
         except OSError:
             pass
         sock.close()
@@ -68,20 +78,31 @@ class Server:
         pace(load, group)
 
 
-def read_request(sock: socket.socket) -> str:
-    """Read one request with its body and return its target. OSError: the peer left."""
+def acceptance(key: str) -> bytes:
+    """Return the answer to a WebSocket handshake with *key*."""
+    proof = base64.b64encode(hashlib.sha1(f"{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11".encode()).digest())
+    return (
+        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
+        b"sec-websocket-accept: " + proof + b"\r\n\r\n"
+    )
+
+
+def read_request(sock: socket.socket) -> tuple[str, str]:
+    """Read one request with its body; return its target and WebSocket key, if any. OSError: the peer left."""
     data = b""
     while b"\r\n\r\n" not in data:
         data += _receive(sock)
     head, _, body = data.partition(b"\r\n\r\n")
-    length = 0
+    length, key = 0, ""
     for line in head.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"content-length":
             length = int(value)
+        if name.strip().lower() == b"sec-websocket-key":
+            key = value.strip().decode()
     while len(body) < length:
         body += _receive(sock)
-    return head.split(b" ", 2)[1].decode()
+    return head.split(b" ", 2)[1].decode(), key
 
 
 def _receive(sock: socket.socket) -> bytes:
@@ -93,7 +114,7 @@ def _receive(sock: socket.socket) -> bytes:
 
 def pace(load: Load, group: list[socket.socket]) -> None:
     """Send *load* to every socket of *group*, a write a period each, phases spread evenly."""
-    _, *writes = chat_writes(load)
+    _, *writes = wire_writes(load)
     period = load.period_ms / 1000
     start = time.perf_counter() + HEAD_START
     for round_number, write in enumerate(writes):

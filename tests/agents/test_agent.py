@@ -344,8 +344,12 @@ async def test_a_run_is_told_to_the_env_and_to_the_log() -> None:
         with structlog.testing.capture_logs() as lines:
             result = await agent.run("secret question")
     names = [name for name, _ in events]
-    assert names == ["agent_start", "io_start", "io_done", "io_start", "io_done", "agent_done"]
-    assert events[-1][1] == {"agent": agent, "result": result}
+    asking, acting = ["io_start", "io_done"], ["tool_start", "tool_done"]
+    assert names == ["agent_start", *asking, *acting, *asking, "agent_done"]
+    done = events[names.index("tool_done")][1]
+    assert (done["agent"], done["call"]["name"], done["outcome"]) == (agent, "weather", "done")
+    assert done["result"] == agent.context[2]
+    assert events[-1][1] == {"agent": agent, "result": result, "outcome": "done"}
     ours = [line for line in lines if line["event"] in ("tool.settled", "agent.settled")]
     assert [line["agent"] for line in ours] == ["bob", "bob"]
     assert (ours[0]["tool"], ours[0]["outcome"]) == ("weather", "done")

@@ -10,23 +10,27 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from wsproto.frame_protocol import FrameProtocol
 
 from scripts.benchmarks import __main__ as command
 from scripts.benchmarks import contenders, measuring
 from scripts.benchmarks.contenders import BenchError, Contender
+from scripts.benchmarks.do_context import WORK
 from scripts.benchmarks.loads import (
+    WIRE,
     Load,
     chat_frames,
-    chat_writes,
     expected_digest,
     parse_load,
     stream_pieces,
     text_digest,
+    wire_writes,
 )
 from scripts.benchmarks.measuring import Results, loopback_server, measure, read
 from scripts.benchmarks.read_bare import take, unchunk
+from scripts.benchmarks.reading import Meter
 from scripts.benchmarks.report import as_json, cost_table, ratio_table, verdict
-from scripts.benchmarks.rows import ROWS, Cell, Ratio, Row
+from scripts.benchmarks.rows import ROWS, Cell, Ratio, Row, Seconds
 
 SMALL = Load(events=70, batch=16)
 CELL = Cell(contender="bare", load=SMALL, rounds=2, passes=1)
@@ -60,7 +64,7 @@ def test_a_path_without_a_load_is_refused(path: str) -> None:
 @pytest.mark.parametrize("batch", [1, 64])
 def test_the_writes_carry_the_frames_and_the_frames_the_text(batch: int) -> None:
     load = replace(SMALL, batch=batch)
-    _, _, body = b"".join(chat_writes(load)).partition(b"\r\n\r\n")
+    _, _, body = b"".join(wire_writes(load)).partition(b"\r\n\r\n")
     bodies: list[bytes] = []
     rest = unchunk(body, bodies)
     pieces: list[str] = []
@@ -71,8 +75,8 @@ def test_the_writes_carry_the_frames_and_the_frames_the_text(batch: int) -> None
 
 
 def test_batches_set_the_number_of_writes() -> None:
-    assert len(chat_writes(replace(SMALL, events=129, batch=64))) == 1 + 2 + 1
-    assert len(chat_writes(replace(SMALL, events=129, batch=1))) == 1 + 128 + 1
+    assert len(wire_writes(replace(SMALL, events=129, batch=64))) == 1 + 2 + 1
+    assert len(wire_writes(replace(SMALL, events=129, batch=1))) == 1 + 128 + 1
 
 
 def test_arguments_join_to_one_json_object() -> None:
@@ -92,6 +96,32 @@ def test_every_frame_is_what_its_protocol_says() -> None:
     for frame in frames:
         assert frame.startswith(b"data: ")
         assert msgspec.json.decode(frame[6:])["object"] == "chat.completion.chunk"
+
+
+def test_the_socket_carries_the_same_text() -> None:
+    load = replace(SMALL, content="ws", events=40, piece_bytes=70_000)
+    for one in (load, replace(load, piece_bytes=0), replace(load, piece_bytes=200)):
+        protocol = FrameProtocol(client=True, extensions=[])
+        protocol.receive_bytes(b"".join(wire_writes(one)))
+        events = [json.loads(str(frame.payload)) for frame in protocol.received_frames()]
+        assert events[-1]["type"] == "response.completed"
+        assert text_digest(["".join(event.get("delta", "") for event in events)]) == expected_digest(one)
+
+
+def test_the_other_wires_carry_the_same_text() -> None:
+    for content in ("anthropic", "ndjson"):
+        load = replace(SMALL, content=content)
+        _, _, body = b"".join(wire_writes(load)).partition(b"\r\n\r\n")
+        bodies: list[bytes] = []
+        assert unchunk(body, bodies) == b""
+        text = ""
+        for line in b"".join(bodies).splitlines():
+            if line.startswith((b"data: ", b"{")):
+                value = json.loads(line.removeprefix(b"data: "))
+                text += value.get("delta", {}).get("text", "") + (
+                    value.get("message", {}).get("content") or "" if content == "ndjson" else ""
+                )
+        assert text_digest([text]) == expected_digest(load)
 
 
 def test_rows_have_names_of_their_own_and_known_contenders() -> None:
@@ -162,7 +192,7 @@ def test_the_bare_reader_is_measured_against_the_real_server() -> None:
     assert len(results[paced].cpu_s) == 1
 
 
-@pytest.mark.parametrize("content", ["text", "arguments"])
+@pytest.mark.parametrize("content", ["text", "arguments", "anthropic", "ndjson"])
 def test_the_aiio_reader_receives_what_was_sent(content: str) -> None:
     cells = [
         Cell(contender="aiio", load=Load(content=content, events=30), rounds=1, passes=2),
@@ -171,6 +201,43 @@ def test_the_aiio_reader_receives_what_was_sent(content: str) -> None:
         ),
     ]
     assert measure(cells, lambda text: None).faults == []
+
+
+def test_work_without_a_server_is_checked_as_readers_are() -> None:
+    cells = [
+        Cell(contender="context", load=Load(content=content, events=60, piece_bytes=20), rounds=1, passes=1)
+        for content in WORK
+    ]
+    results = measure(cells, lambda text: None)
+    assert results.faults == []
+    assert all(results[cell].wall_s[0] > 0 for cell in cells)
+    wanted = [cell for row in ROWS for cell in row.cells() if cell.contender == "context"]
+    assert {cell.load.content for cell in wanted} == set(WORK)
+    assert not set(WORK) & set(WIRE)
+
+
+def test_of_a_thing_done_often_once_counts() -> None:
+    once, often = Meter(), Meter()
+    for meter, per in ((once, 1), (often, 4)):
+        meter.start()
+        meter._began = (meter._began[0] - 8, meter._began[1] - 8)
+        meter.stop(per)
+    assert (once.cpu_s[0] / often.cpu_s[0], once.wall_s[0] / often.wall_s[0]) == pytest.approx((4, 4), 0.01)
+
+
+def test_an_absolute_goal_is_in_seconds_on_the_clock() -> None:
+    results = measured(CELL, 9.0)
+    results[CELL].wall_s = [0.1, 0.3, 0.2]
+    row = replace(ROW, ratio=Seconds(cell=CELL), bracket=None, goal=0.25)
+    assert results.value(row.ratio) == 0.2
+    assert row.cells() == [CELL]
+    assert row.quick().cells() == [CELL.quick()]
+    assert "| bare / bare | 0.20 | ≤ 0.25 (test) | yes |" in ratio_table([row], results, quick=False)
+    assert "| saves: 5 | bare |" in cost_table(
+        measured(replace(CELL, load=Load(content="saves", events=5)), 1)
+    )
+    results[CELL].fault = "it fell over"
+    assert results.value(row.ratio) is None
 
 
 def test_another_text_than_was_sent_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:

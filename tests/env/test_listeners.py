@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aiio.env.listeners import EnvEvent, Listeners
+from aiio.env.listeners import EnvEvent, Listeners, witness
 
 
 def make() -> tuple[Listeners, list[tuple[str, Exception]]]:
@@ -73,3 +73,17 @@ async def _later(event: EnvEvent) -> None: ...
 def test_a_listener_is_a_plain_function(fn: Any) -> None:
     with pytest.raises(TypeError, match="plain function"):
         make()[0].add(fn)
+
+
+def test_a_witness_hears_what_happens_in_its_context_beside_the_listeners() -> None:
+    listeners, reports = make()
+    heard: list[str] = []
+    listeners.emit("before", {})
+    token = witness.set(lambda event: heard.append(f"witness {event.name}"))
+    listeners.emit("alone", {})
+    listeners.add(lambda event: heard.append(f"listener {event.name}"))
+    listeners.emit("both", {})
+    witness.reset(token)
+    listeners.emit("after", {})
+    assert heard == ["witness alone", "listener both", "witness both", "listener after"]
+    assert reports == []

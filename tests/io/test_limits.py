@@ -18,6 +18,7 @@ import aiio
 from aiio.context.events import Done, Error
 from aiio.io import limits
 from aiio.io.limits import as_words, check_duration, connect_budget, resolve_limit, resolve_timeout
+from aiio.io.trace import MOST_GAPS
 from aiio.providers.base import define_provider
 
 from .scripted import CONTEXT, HANG, MODEL, Head, Pause, Ping, Scripted, Step, finish, frames, say, scripted
@@ -261,7 +262,30 @@ async def test_the_trace_of_a_write(autojump_clock: MockClock) -> None:
         "emitted": True,
         "retryable": True,
         "request_id": "req-1",
+        "prepare_ms": 0,
+        "gaps": [(1000, 2000), (3000, 4000), (7000, 10_000)],
+        "stuck_budget_ms": 10_000,
+        "overall_budget_ms": 1_048_575,
+        "text_chars": 2,
+        "thinking_chars": 0,
+        "tool_calls": 0,
     }
     assert {key: line[key] for key in facts} == facts
     assert line["connect_budget_ms"] == 30_000 + line["body_bytes"]
     assert line["bytes"] > 0
+
+
+async def test_the_trace_tells_the_longest_gaps_and_how_much_came(autojump_clock: MockClock) -> None:
+    gaps = [Pause(1) if number != 5 else Pause(0.5) for number in range(MOST_GAPS + 1)]
+    pieces = [step for gap in gaps for step in (gap, say("x"))]
+    blocks = frames(
+        [{"type": "thinking_delta", "content_index": 1, "text": "hm"}],
+        [{"type": "tool_call_start", "content_index": 2, "call_id": "1", "name": "f"}],
+    )
+    with capture_logs() as lines:
+        await run(*pieces, Pause(0.2), blocks, finish(), stuck_timeout="10s", timeout="never")
+    [line] = [line for line in lines if line["event"] == "request.settled"]
+    assert [length for _, length in line["gaps"]] == [1000] * MOST_GAPS
+    counts = [line[key] for key in ("text_chars", "thinking_chars", "tool_calls")]
+    assert counts == [MOST_GAPS + 1, 2, 1]
+    assert "overall_budget_ms" not in line

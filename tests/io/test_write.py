@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from trio.testing import MockClock, assert_checkpoints, wait_all_tasks_blocked
 
 import aiio
-from aiio.context.events import Done, Error, ErrorKind, FinishReason, Placed
+from aiio.context.events import Done, Error, ErrorKind, FinishReason, Placed, Working, as_event
 from aiio.env.errors import HttpStatusError, ProviderError
 from aiio.providers.base import WORKING, Provider, define_provider
 
@@ -84,6 +84,29 @@ async def test_a_live_block_grows_under_its_events(autojump_clock: MockClock) ->
             CONTEXT, {"on_text_delta": lambda e: texts.append(e.content["text"])}
         )
     assert texts == ["a", "ab", "abc"]
+
+
+async def test_events_that_are_made_as_structs_grow_a_block_as_dicts_do(autojump_clock: MockClock) -> None:
+    class AsStructs(Scripted):
+        name = "structs"
+
+        def translate(self, native: Any, state: Any, io: Any) -> Any:
+            return [as_event(one) for one in super().translate(native, state, io)]
+
+    pieces = [{"type": "text_delta", "content_index": at, "text": text} for at, text in ((0, "a"), (0, ""))]
+    more = [
+        {"type": "text_delta", "content_index": at, "text": text}
+        for at, text in ((0, "b"), (0, "c"), (1, "d"))
+    ]
+    texts: list[str] = []
+    async with scripted(frames(pieces, more), finish()) as (env, _):
+        env.register_provider(AsStructs)
+        env.register_endpoint("typed", provider="structs", url="scripted://peer")
+        terminal = await aiio.IO(env=env, model="typed/m").write(
+            CONTEXT, {"on_text_delta": lambda e: texts.append(e.content["text"])}
+        )
+    assert texts == ["a", "ab", "abc", "d"]
+    assert [block["text"] for block in (terminal.message or {})["content"]] == ["abc", "d"]
 
 
 async def test_state_goes_through_sending_and_reading(autojump_clock: MockClock) -> None:
@@ -465,7 +488,8 @@ async def test_a_hook_may_raise_a_provider_error_of_its_own(autojump_clock: Mock
 async def test_what_a_provider_holds_back_comes_out_when_it_is_cut(autojump_clock: MockClock) -> None:
     class Holding(Scripted):
         def abandon(self, state: Any, io: Any) -> Any:
-            return [aiio.TextDelta(0, " held"), Placed(1, {"type": "image", "content": "AA=="})]
+            held = aiio.TextDelta(0, " held")
+            return [Working(), held, Placed(1, {"type": "image", "content": "AA=="})]
 
     recorder = Recorder()
     async with scripted(say("Half"), frames({"usage": USAGE})) as (env, _):
@@ -630,7 +654,9 @@ async def test_io_start_and_io_done_are_heard_on_the_env(autojump_clock: MockClo
         io = aiio.IO(env=env, model=MODEL)
         terminal = await io.write(CONTEXT)
         assert [event.name for event in heard] == ["io_start", "io_done"]
-        assert heard[1].data == {"io": io, "terminal": terminal}
+        assert heard[0].data == {"io": io, "context": CONTEXT, "url": None}
+        assert (heard[1].data["io"], heard[1].data["terminal"]) == (io, terminal)
+        assert heard[1].data["trace"].admitted_at == trio.current_time()
         assert env.off_event(handle)
 
 

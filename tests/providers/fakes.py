@@ -25,6 +25,8 @@ class FakeIO:
         self.token = token
         self.repairs: list[tuple[str, dict[str, Any]]] = []
         self.plan_usage: list[Mapping[str, Any]] = []
+        self.kept: Mapping[str, Any] | None = None
+        """What the provider asked to keep last, or None."""
         self._tools = tools
 
     def tools(self) -> Sequence[Mapping[str, Any]]:
@@ -35,6 +37,9 @@ class FakeIO:
 
     def set_plan_usage(self, *, label: str | None = None, quotas: Mapping[str, Any] | None = None) -> None:
         self.plan_usage.append(quotas or {})
+
+    def keep(self, memory: Mapping[str, Any]) -> None:
+        self.kept = memory
 
     def repaired(self, what: str, **facts: Any) -> None:
         self.repairs.append((what, facts))

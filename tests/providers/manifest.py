@@ -64,6 +64,17 @@ class Row:
     usage_norm: dict[str, Any] | None
     error: dict[str, Any] | None
     extra: dict[str, Any]
+    how: str
+    """Where the expected values come from: an SDK and how it was used, or `hand`."""
+    note: str
+
+    @property
+    def by_hand(self) -> set[str]:
+        """The values that no SDK gave, because the SDK is wrong there; `note` has the reason."""
+        found = re.match(r"hand(?: \((.*?)\))?", self.how)
+        if found is None:
+            return set()
+        return set(found[1].split(",")) if found[1] else {"text", "tool_calls", "finish", "usage", "error"}
 
     @property
     def data(self) -> bytes:
@@ -119,6 +130,8 @@ def _row(folder: Path, cells: dict[str, str]) -> Row:
         usage_norm=value("exp_usage_norm"),
         error=value("exp_error"),
         extra=value("exp_extra") or {},
+        how=cells["how"],
+        note=cells["note"],
     )
 
 

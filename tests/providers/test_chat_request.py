@@ -508,3 +508,22 @@ def test_what_the_server_of_another_dialect_did_is_left_out_and_reported() -> No
     _, body = OpenAIChat("http://x", io).request([user_message("u"), answer, user_message("v")], io)
     assert body["messages"][1] == {"role": "assistant", "content": "Hi."}
     assert io.repair_names == ["block_dropped"]
+
+
+SCHEMA = {"type": "object", "title": "An answer", "properties": {}}
+NESTED = {"type": "json_schema", "json_schema": {"name": "An_answer", "schema": SCHEMA}}
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        (SCHEMA, NESTED),
+        (NESTED, NESTED),
+        ({"type": "json_schema", "name": "An_answer", "schema": SCHEMA}, NESTED),
+        ({"type": "text"}, {"type": "text"}),
+    ],
+)
+def test_an_output_format_is_understood_in_every_form(given: dict[str, Any], sent: dict[str, Any]) -> None:
+    io = FakeIO(response_format=given)
+    _, body = OpenAIChat("http://x", io).request([user_message("u")], io)
+    assert body["response_format"] == sent

@@ -602,6 +602,18 @@ def test_B6_an_error_leaves_open_calls_uncallable_and_thinking_unsigned() -> Non
     ]
 
 
+def test_E1_an_error_of_groqs_own_ends_the_answer() -> None:
+    error = {"message": "over capacity", "type": "server_error", "code": "overloaded"}
+    result = answer(chunk({"content": "Half"}), bare(choices=[], x_groq={"id": "req_1", "error": error}))
+    assert failed(result).error == "over capacity"
+    assert result.text() == "Half"
+
+
+def test_a_frame_with_empty_text_after_text_is_no_event() -> None:
+    result = answer(*(chunk({"content": text}) for text in ("a", "", "b")), DONE)
+    assert [event.text for event in result.events if isinstance(event, TextDelta)] == ["a", "b"]
+
+
 def test_falsy_errors_are_none() -> None:
     values: list[Any] = [None, False, "", {}]
     for value in values:

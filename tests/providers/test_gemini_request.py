@@ -644,10 +644,10 @@ def test_models_are_listed_page_by_page() -> None:
 def test_a_signature_on_a_text_without_words_goes_back_unless_none_is_to() -> None:
     block = {"type": "text", "text": "", "thought_signature": "c2ln"}
     context = [user_message("u"), {"type": 3, "content": [{"type": "text", "text": "Hi."}, block]}]
-    for settings, parts in (
-        ({}, [{"text": "Hi."}, {"text": "", "thoughtSignature": "c2ln"}]),
-        ({"replay_reasoning": False}, [{"text": "Hi."}]),
+    for replayed, parts in (
+        (True, [{"text": "Hi."}, {"text": "", "thoughtSignature": "c2ln"}]),
+        (False, [{"text": "Hi."}]),
     ):
-        io = FakeIO(model="gemini-3-pro", **settings)
+        io = FakeIO(model="gemini-3-pro", replay_reasoning=replayed)
         _, body = Gemini("http://x", io).request(context, io)
         assert body["contents"][1]["parts"] == parts

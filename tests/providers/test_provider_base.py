@@ -165,5 +165,29 @@ def test_a_plug_in_that_overrides_translate_is_not_passed_over_by_a_fast_path() 
             TextDelta(0, "LOUD"),
         ]
     assert OpenAIChat.translate_all is not Provider.translate_all
-    fast = type("Fast", (OpenAIChat,), {"path": "/other"})
+    fast: Any = type("Fast", (OpenAIChat,), {"path": "/other"})
     assert fast.translate_all is OpenAIChat.translate_all
+
+
+async def hook_async(self: Any, *args: Any) -> Any:
+    return None
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        ({"request": hook_async}, "request must be a plain function"),
+        ({"translate": lambda self, native: []}, r"translate must take \(self, native, state, io\)"),
+        ({"request": staticmethod(lambda context, io: ({}, None))}, "request must be a method"),
+        ({"finish": 3}, "finish must be callable"),
+        ({"framing": "xml"}, "framing must be one of"),
+        ({"capabilities": None}, "capabilities must be a Capabilities"),
+        ({"name": 3}, "has no name"),
+    ],
+)
+def test_a_class_that_breaks_the_contract_is_refused_naming_the_hook(
+    broken: dict[str, Any], says: str
+) -> None:
+    whole = {"name": "own", "request": Own.request, "translate": Own.translate}
+    with pytest.raises(TypeError, match=says):
+        check_provider(type("Broken", (Provider,), {**whole, **broken}))

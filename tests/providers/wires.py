@@ -81,7 +81,7 @@ def _chat(answer: Answer, length: bool) -> list[bytes]:
                 calls += 1
     finish = "length" if length else "tool_calls" if calls else "stop"
     usage = {"prompt_tokens": INPUT, "completion_tokens": OUTPUT, "total_tokens": INPUT + OUTPUT}
-    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    choices: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
     choices.append({"index": 0, "delta": {}, "finish_reason": finish})
     chunk = {"id": "c", "object": "chat.completion.chunk", "model": "m"}
     return [

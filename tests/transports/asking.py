@@ -16,10 +16,11 @@ from aiio.transports.http_connection import HTTPConnection
 
 @dataclass
 class FakeEnv:
-    """What the HTTP transport needs of an Env."""
+    """What the transports need of an Env."""
 
     ssl_context: ssl.SSLContext = field(default_factory=ssl.create_default_context)
     http_client: Any = None
+    nursery: Any = None
 
 
 @dataclass

@@ -1,0 +1,109 @@
+"""What the whole tree of one root context shares: ledgers, checkpoints, the steps in progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from aiio.context.log import get_logger
+from aiio.context.text import compact_json
+
+from .frames import Frame
+from .ledger import StepLedger
+from .paid import PaidCalls
+from .snapshot import Snapshot, encode_snapshot, snapshot_key
+
+if TYPE_CHECKING:
+    from .context import RunContext
+    from .harness import Harness
+
+SAVE = 5.0
+"""Seconds that saving may take while a run is being cancelled."""
+
+
+class Execution:
+    """One execution: a root context and all below it.
+
+    Args:
+      harness: what it belongs to.
+      id: the root's id.
+    """
+
+    def __init__(self, harness: Harness, id: str) -> None:
+        self.id = id
+        self.harness = harness
+        self.ledger = StepLedger(id, harness.store, harness.retention, harness.clock)
+        self.paid = PaidCalls(id, harness.store, harness.clock)
+        self.frontier: dict[Frame, None] = {}
+        self.restored: Mapping[str, Any] | None = None
+        """States of layers, as a checkpoint has them."""
+        self.root: RunContext | None = None
+        self.nursery: trio.Nursery | None = None
+        """Of the root's run, for what is detached; None while it does not run."""
+        self._writing = trio.Lock()
+        self._wanted = 0
+        self._written = 0
+
+    def tell(self, context: RunContext, name: str, **data: Any) -> None:
+        """Tell those who listen to the harness of something that happened in *context*."""
+        self.harness.tell(name, {"execution_id": self.id, "context_id": context.id, **data})
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """What was done is recorded although the run is being cancelled, for at most `SAVE` seconds."""
+        with trio.move_on_after(SAVE, shield=True):
+            yield
+
+    async def checkpoint(self) -> None:
+        """Save a snapshot. One that is being written when this is called does not count, one that waits does.
+
+        A save that fails is logged. Always a checkpoint.
+        """
+        store = self.harness.store
+        if store is None or self.root is None:
+            await trio.lowlevel.checkpoint()
+            return
+        self._wanted += 1
+        mine = self._wanted
+        async with self._writing:
+            if self._written >= mine:
+                return  # a snapshot taken after this call was saved meanwhile
+            covers = self._wanted
+            try:
+                await store.put(snapshot_key(self.id), encode_snapshot(self._snapshot(self.root)))
+            except (OSError, TypeError, ValueError) as exc:
+                get_logger().warning("run.checkpoint_failed", run=self.id, error=str(exc))
+            self._written = covers
+
+    def _snapshot(self, root: RunContext) -> Snapshot:
+        tokens = root.tokens
+        return Snapshot(
+            execution_id=self.id,
+            captured_at=self.harness.clock(),
+            thread_id=root.thread_id,
+            resource_id=root.resource_id,
+            frontier=[_described(frame) for frame in self.frontier],
+            layers={id: state for id, state in root.layers.states.items() if _is_json(state)},
+            items=list(root.item_log.items),
+            state=root.state if _is_json(root.state) else None,
+            cost=root.cost,
+            tokens={"input": tokens.input, "output": tokens.output, "cached": tokens.cached},
+            step_count=root.step_count,
+            paid_sequence=self.paid.sequence,
+        )
+
+
+def _described(frame: Frame) -> dict[str, Any]:
+    described = {"step_id": frame.step_id, "path": frame.path}
+    return {**described, "input": frame.input} if _is_json(frame.input) else described
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        compact_json(value)
+    except (TypeError, ValueError):
+        return False
+    return True

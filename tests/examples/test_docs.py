@@ -1,0 +1,19 @@
+"""What the documents show is what the tests run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "tests" / "examples" / "line_provider"
+
+
+def test_the_worked_example_is_shown_word_for_word() -> None:
+    page = (ROOT / "docs" / "write-a-provider.md").read_text("utf-8")
+    for name in ("line_provider.py", "pyproject.toml"):
+        assert (EXAMPLE / name).read_text("utf-8") in page, f"docs/write-a-provider.md shows another {name}"
+
+
+def test_the_worked_example_has_at_most_thirty_lines() -> None:
+    lines = (EXAMPLE / "line_provider.py").read_text("utf-8").splitlines()
+    assert len(lines) <= 30
