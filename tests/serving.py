@@ -34,7 +34,6 @@ autojump clock `pause` costs nothing.
 from __future__ import annotations
 
 import datetime
-import json
 import socket
 import ssl
 import struct
@@ -42,28 +41,17 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import h11
 import trio
 import trustme
 
+from aiio.testing.http import Request, chunk_bytes, head_bytes, read_request
+
+__all__ = ["Request", "chunk_bytes", "read_request"]  # of ours, for those who import them from here
+
 EVENT_STREAM = {"content-type": "text/event-stream"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A request as the server saw it."""
-
-    method: str
-    target: str
-    headers: dict[str, str]
-    """Lower-cased names."""
-    body: bytes
-
-    def json(self) -> Any:
-        """Return the body's JSON value."""
-        return json.loads(self.body)
 
 
 class Exchange:
@@ -194,30 +182,6 @@ async def _run_script(server: Server, tcp: trio.SocketStream, tls: ssl.SSLContex
         await stream.aclose()
 
 
-async def read_request(stream: trio.abc.Stream, *, body: bool = True) -> Request:
-    """Read one request; with `body=False` only its head. h11.RemoteProtocolError: it is not one."""
-    parser = h11.Connection(h11.SERVER)
-    head: h11.Request | None = None
-    data = bytearray()
-    while True:
-        event = parser.next_event()
-        if event is h11.NEED_DATA:
-            parser.receive_data(bytes(await stream.receive_some(65536)))
-        elif isinstance(event, h11.Request):
-            head = event
-        elif isinstance(event, h11.Data):
-            data += event.data
-        elif isinstance(event, h11.ConnectionClosed):
-            raise h11.RemoteProtocolError("no request came")
-        if head is not None and (not body or isinstance(event, h11.EndOfMessage)):
-            return Request(
-                method=head.method.decode(),
-                target=head.target.decode(),
-                headers={name.decode(): value.decode("latin-1") for name, value in head.headers},
-                body=bytes(data),
-            )
-
-
 # --- bodies ---------------------------------------------------------------------------------------
 
 
@@ -247,15 +211,15 @@ def head(status: int = 200, headers: Mapping[str, str] | None = None, *, chunked
     given = dict(EVENT_STREAM if headers is None else headers)
     if chunked:
         given["transfer-encoding"] = "chunked"
-    return raw(_head_bytes(status, given))
+    return raw(head_bytes(status, given))
 
 
 def respond(body: Body | bytes = b"", *, status: int = 200, headers: Mapping[str, str] | None = None) -> Step:
     """Send a whole answer: a `Body` in chunks, bytes with a content-length."""
     if isinstance(body, Body):
         given = {**body.headers, **(headers or {}), "transfer-encoding": "chunked"}
-        return raw(_head_bytes(status, given) + b"".join(map(chunk_bytes, body.chunks)) + b"0\r\n\r\n")
-    return raw(_head_bytes(status, {**(headers or {}), "content-length": str(len(body))}) + body)
+        return raw(head_bytes(status, given) + b"".join(map(chunk_bytes, body.chunks)) + b"0\r\n\r\n")
+    return raw(head_bytes(status, {**(headers or {}), "content-length": str(len(body))}) + body)
 
 
 def raw(data: bytes) -> Step:
@@ -341,20 +305,6 @@ def drop() -> Step:
         raise EndScript
 
     return step
-
-
-def chunk_bytes(data: bytes) -> bytes:
-    """Return *data* as one chunk."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-def _head_bytes(status: int, headers: Mapping[str, str]) -> bytes:
-    lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
-
-
-_REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
 
 
 # --- TLS ------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from aiio.env.durations import parse_duration
 from aiio.env.scrub import Scrubber
 from aiio.observe import LEVELS
 
-from . import completion_commands, config_commands, sessions_commands, trace_commands
+from . import completion_commands, config_commands, mock_commands, sessions_commands, trace_commands
 from .exits import BAD_INPUT, DONE, INTERRUPTED, READER_GONE, CliFault
 from .models import LimitOptions, parse_settings
 from .output import Output, say
@@ -287,4 +287,5 @@ def _execute(command: Command, more: dict[str, Any]) -> int:
 completion_commands.add_commands(cli)
 config_commands.add_commands(cli, _log_options, _execute)
 sessions_commands.add_commands(cli, _model_options, _log_options, _limits, _execute)
+mock_commands.add_commands(cli, _log_options, _execute)
 trace_commands.add_commands(cli)

@@ -158,12 +158,13 @@ class SQLiteStore:
         if str(path) != ":memory:":
             # The owner's alone, and so are the files that SQLite puts beside it.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         try:
-            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.execute(_TABLE)
         except sqlite3.Error as exc:
+            self._db.close()
             raise OSError(f"checkpoints can't be kept in {str(path)!r}: {exc}") from exc
 
     def __enter__(self) -> SQLiteStore:

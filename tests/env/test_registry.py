@@ -81,7 +81,7 @@ def test_plug_ins_are_found_when_nothing_else_has_the_name(monkeypatch: pytest.M
 
 def test_a_plug_in_that_breaks_the_contract_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     entry_points(monkeypatch, odd=f"{__name__}:Pipe")
-    with pytest.raises(ProviderError, match="plug-in 'odd' can't be used: a provider is a subclass") as caught:
+    with pytest.raises(ProviderError, match="'odd' can't be used: a provider is a subclass") as caught:
         Registry("env").provider("odd")
     assert caught.value.code == "broken_plugin"
 
