@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
-import runpy
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -208,10 +208,6 @@ def test_stdin_is_read_when_there_is_no_prompt(
     assert "stdin is not UTF-8" in capfd.readouterr().err
 
 
-def test_the_package_runs_as_a_module(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["aiio", "--version"])
-    with pytest.raises(SystemExit, match="0"):
-        runpy.run_module("aiio.cli", run_name="__main__")
-    assert aiio.__version__ in capsys.readouterr().out
+def test_the_package_runs_as_a_module() -> None:
+    command = [sys.executable, "-m", "aiio.cli", "--version"]
+    assert aiio.__version__ in subprocess.run(command, capture_output=True, text=True, check=True).stdout
