@@ -9,7 +9,7 @@ from typing import Any
 from aiio.context.log import get_logger
 
 from .listeners import Listener, ListenerHandle, Listeners
-from .registry import Registry
+from .registry import Registry, from_entry_points
 from .scrub import Scrubber
 from .tools import Tool, ToolCatalog
 
@@ -19,7 +19,7 @@ class Pluggable:
 
     def __init__(self) -> None:
         self.scrubber = Scrubber()
-        self.tools = ToolCatalog()
+        self.tools = ToolCatalog(partial(from_entry_points, "aiio.tools"))
         self._registry = Registry(self)
         self._listeners = Listeners(partial(self._report, "env.listener_failed"))
 

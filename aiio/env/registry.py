@@ -2,7 +2,7 @@
 
 The built-in ones are named by import strings in two tables and imported when first asked for, so that
 this room depends on none of them. What is not built in or registered is looked for in the entry
-points `aiio.providers` and `aiio.transports`.
+points `aiio.providers` and `aiio.transports` (tools: `aiio.tools`, see tools.py).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Registry:
         """Return the class of dialect *key*. ProviderError: there is none, or it can't be imported."""
         if key not in self._providers:
             where = BUILTIN_PROVIDERS.get(key)
-            found = load_object(where) if where else _from_entry_points("aiio.providers", key)
+            found = load_object(where) if where else from_entry_points("aiio.providers", key)
             if found is None:
                 known = ", ".join(self.provider_keys())
                 raise ProviderError(
@@ -94,7 +94,7 @@ class Registry:
         found = self._transports.get(scheme)
         if found is None:
             where = BUILTIN_TRANSPORTS.get(scheme)
-            found = load_object(where) if where else _from_entry_points("aiio.transports", scheme)
+            found = load_object(where) if where else from_entry_points("aiio.transports", scheme)
         if found is None:
             known = ", ".join(dict.fromkeys([*BUILTIN_TRANSPORTS, *self._transports]))
             raise ProviderError(
@@ -144,7 +144,7 @@ def load_object(where: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def _from_entry_points(group: str, name: str) -> Any:
+def from_entry_points(group: str, name: str) -> Any:
     """Return the installed plug-in *name*, or None. ProviderError: it is installed and broken."""
     for point in entry_points(group=group, name=name):
         try:

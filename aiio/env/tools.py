@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .errors import ErrorKind, ProviderError
 from .tool_schema import derive_schema
 
 Available = Callable[[Any], object]
@@ -40,10 +41,17 @@ class Tool:
 
 
 class ToolCatalog:
-    """Tools by name, in order of registration."""
+    """Tools by name, in order of registration.
 
-    def __init__(self) -> None:
+    A name that is not registered is looked for once with *find*, when somebody asks for it by name: what is
+    merely installed is never offered to a model unasked. What is found is a function; its attribute
+    `aiio_tool`, if it has one, holds further arguments of `register` (`schema`, `available`, ...).
+    """
+
+    def __init__(self, find: Callable[[str], Any] = lambda name: None) -> None:
         self._tools: dict[str, Tool] = {}
+        self._find = find
+        self._sought: set[str] = set()
 
     def register(
         self,
@@ -98,8 +106,21 @@ class ToolCatalog:
         return tool
 
     def get(self, name: str) -> Tool | None:
-        """Return the entry of *name*, or None."""
+        """Return the entry of *name*, or None. ProviderError: it is installed, and can't be used."""
+        if name not in self._tools and name not in self._sought:
+            self._sought.add(name)
+            self._take_plugin(name)
         return self._tools.get(name)
+
+    def _take_plugin(self, name: str) -> None:
+        fn = self._find(name)
+        if fn is None:
+            return
+        try:
+            self.register(fn, name=name, **getattr(fn, "aiio_tool", {}))
+        except (TypeError, ValueError) as exc:
+            text = f"plug-in tool {name!r} can't be used: {exc}"
+            raise ProviderError(ErrorKind.PROVIDER, text, code="broken_plugin") from exc
 
     def refresh_availability(self, env: Any) -> None:
         """Ask every tool that has `available` anew; only True makes it eligible, an exception does not."""
@@ -123,7 +144,7 @@ class ToolCatalog:
             return list(self._tools.values())
         if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
             raise TypeError(f"tools are selected by a list of names, None or ['*'], not by {names!r}")
-        return [self._tools[name] for name in dict.fromkeys(names) if name in self._tools]
+        return [tool for name in dict.fromkeys(names) if (tool := self.get(name)) is not None]
 
 
 def _ask(available: Available, env: Any) -> bool:

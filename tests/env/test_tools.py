@@ -7,6 +7,9 @@ from typing import Any, Literal
 
 import pytest
 
+from aiio.env import registry
+from aiio.env.env import Env
+from aiio.env.errors import ProviderError
 from aiio.env.tool_schema import derive_schema
 from aiio.env.tools import ToolCatalog
 
@@ -226,3 +229,43 @@ def test_a_bad_registration_is_refused(
     with pytest.raises(error, match=message):
         catalog.register(fn, **options)
     assert [schema["name"] for schema in catalog.schemas()] == ["taken"]
+
+
+def installed(name: str) -> Any:
+    """What stands in for the entry points."""
+
+    def lookup(city: str) -> str:
+        """Look a city up."""
+        return city
+
+    def secretly() -> None:
+        """Nothing."""
+
+    secretly.aiio_tool = {"secret": True, "available": lambda env: True}  # type: ignore[attr-defined]
+    return {"lookup": lookup, "secretly": secretly, "broken": 3}.get(name)
+
+
+def test_an_installed_tool_is_found_by_name_and_never_offered_unasked() -> None:
+    catalog = ToolCatalog(installed)
+    assert catalog.schemas() == []
+    assert [schema["name"] for schema in catalog.schemas(["lookup", "nowhere"])] == ["lookup"]
+    assert catalog.get("nowhere") is None
+    secret = catalog.get("secretly")
+    assert secret is not None
+    assert (secret.secret, secret.eligible) == (True, False)
+    with pytest.raises(ProviderError, match="'broken' can't be used: a tool is callable"):
+        catalog.get("broken")
+    assert catalog.get("broken") is None  # said once
+
+
+def test_tools_are_an_entry_point_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def none_installed(*, group: str, name: str) -> list[Any]:
+        asked.append((group, name))
+        return []
+
+    monkeypatch.setattr(registry, "entry_points", none_installed)
+    env = Env(environ={})
+    assert (env.tool("x"), env.tool("x")) == (None, None)
+    assert asked == [("aiio.tools", "x")]
