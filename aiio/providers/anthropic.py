@@ -8,21 +8,19 @@ ones: `anthropic_version`, `betas`, `prompt_cache`, `server_tools`, `thinking_di
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from aiio.context.types import Message
-from aiio.env.errors import HttpStatusError, ProviderError
 
 from .anthropic_messages import Ways, anthropic_messages, limit_marks, parts_of
 from .anthropic_options import EFFORTS, VERSION, anthropic_options
 from .anthropic_stream import Answer
 from .anthropic_wire import BlockDelta, Native, read_frame
-from .base import Capabilities, Events, Provider, ProviderIO
+from .base import Capabilities, Events, ProviderIO
 from .chat_options import extra_of
 from .checks import TEXT, TEXT_OR_TEXTS, Check, checked
-from .faults import status_fault
+from .dialect import AnswerDialect
 from .history import paired_history
 from .narrow import dict_of, list_of
 from .plan_usage import quotas_of
@@ -32,7 +30,7 @@ _OAUTH_TOKEN = "sk-ant-oat"  # what tokens of a subscription begin with; they go
 _AUTH_HEADER: Check = (lambda value: value in ("x-api-key", "bearer"), "'x-api-key' or 'bearer'")
 
 
-class Anthropic(Provider):
+class Anthropic(AnswerDialect):
     """The Anthropic Messages dialect."""
 
     name: ClassVar[str] = "anthropic"
@@ -46,10 +44,6 @@ class Anthropic(Provider):
         base, mark, query = self.base_url.partition("?")
         base = base.rstrip("/").removesuffix("/messages").removesuffix("/v1")
         return f"{base}{self.path}{mark}{query}"
-
-    def now(self) -> float:
-        """Return the wall clock, epoch seconds: for dates in headers."""
-        return time.time()
 
     def request(self, context: Sequence[Message], io: ProviderIO) -> tuple[Mapping[str, Any], Any]:
         """Return (headers, body). ValueError: it names the setting or file that can't be sent."""
@@ -80,10 +74,6 @@ class Anthropic(Provider):
         """Return the empty answer."""
         return Answer()
 
-    def translate(self, native: Native, state: Answer, io: ProviderIO) -> Events:
-        """Return the events that *native* stands for."""
-        return state.take(native, self.now)
-
     def translate_all(self, frames: Iterable[bytes], state: Answer, io: ProviderIO) -> Events:
         """Return the events of all *frames*; a piece of an open block costs one decoding and one event."""
         now = self.now
@@ -95,24 +85,6 @@ class Anthropic(Provider):
                     yield block.delta(block.index, piece.text)
                     continue
             yield from state.take(native, now)
-
-    def ending(self, state: Answer) -> bool:
-        """Tell whether a stop reason was seen; `message_stop` may follow."""
-        return state.complete
-
-    def finish(self, state: Answer, io: ProviderIO) -> Events:
-        """Return the last events; without a stop reason there is no terminal one."""
-        return state.finish()
-
-    def abandon(self, state: Answer, io: ProviderIO) -> Events:
-        """Return the content that is still held back."""
-        return state.abandon()
-
-    def classify_error(self, error: Exception) -> ProviderError:
-        """Return *error* with the provider's own message, code and retry delay, when it is an HTTP answer."""
-        if isinstance(error, HttpStatusError):
-            return status_fault(error, endpoint=self.io.endpoint_name, now=self.now())
-        return super().classify_error(error)
 
     def report_plan_usage(self, headers: Mapping[str, str], io: ProviderIO) -> None:
         """Report the rate limits and plan windows in *headers*, if there are any."""

@@ -6,7 +6,6 @@ The parts: `gemini_contents.py` and `gemini_options.py` make the request, `gemin
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -15,8 +14,9 @@ from aiio.context.events import TextDelta, ThinkingDelta
 from aiio.context.types import Message
 from aiio.env.errors import HttpStatusError, ProviderError
 
-from .base import Capabilities, Events, Provider, ProviderIO, decode_json
+from .base import Capabilities, Events, ProviderIO, decode_json
 from .chat_options import extra_of
+from .dialect import AnswerDialect
 from .faults import quota_violations, status_fault
 from .gemini_contents import Ways, gemini_contents
 from .gemini_options import gemini_options, without_cached
@@ -31,7 +31,7 @@ _METHOD = ":streamGenerateContent"
 _AUTH = ("x-goog-api-key", "bearer")
 
 
-class Gemini(Provider):
+class Gemini(AnswerDialect):
     """The Gemini dialect.
 
     The base URL ends with the version (`.../v1beta`), or, on Vertex AI, with `.../publishers/google`.
@@ -44,10 +44,6 @@ class Gemini(Provider):
     name: ClassVar[str] = "gemini"
     label: ClassVar[str] = "Google Gemini"
     capabilities: ClassVar[Capabilities] = Capabilities(tools=True, thinking=True)
-
-    def now(self) -> float:
-        """Return the wall clock, epoch seconds: for delays and reset times."""
-        return time.time()
 
     @property
     def url(self) -> str:
@@ -112,14 +108,6 @@ class Gemini(Provider):
     def ending(self, state: Answer) -> bool:
         """Tell whether a finish reason was seen; only usage may follow."""
         return state.reason is not None
-
-    def finish(self, state: Answer, io: ProviderIO) -> Events:
-        """Return the last events; without a finish reason there is no terminal one."""
-        return state.finish()
-
-    def abandon(self, state: Answer, io: ProviderIO) -> Events:
-        """Return the content that is still held back."""
-        return state.abandon()
 
     def classify_error(self, error: Exception) -> ProviderError:
         """Return *error* with the provider's own message, code and retry delay, when it is an HTTP answer.

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import openai_models
-from .base import Provider, below
+from .base import below
+from .dialect import AnswerDialect
 from .quirks import Quirks
 
 
-class OpenAIListing(Provider):
+class OpenAIListing(AnswerDialect):
     """What OpenAI's dialects have in common beside their requests."""
 
     @classmethod

@@ -6,17 +6,15 @@ The parts: `ollama_messages.py` and `ollama_options.py` make the request, `ollam
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from aiio.context.events import TextDelta, ThinkingDelta
 from aiio.context.types import Message
-from aiio.env.errors import HttpStatusError, ProviderError
 
-from .base import Capabilities, Events, Provider, ProviderIO, below
+from .base import Capabilities, Events, ProviderIO, below
 from .chat_options import extra_of
-from .faults import status_fault
+from .dialect import AnswerDialect
 from .history import paired_history
 from .ollama_messages import FOREIGN, ollama_messages
 from .ollama_options import ollama_options
@@ -25,7 +23,7 @@ from .ollama_wire import Line, read_line, read_plain
 from .options import merged
 
 
-class Ollama(Provider):
+class Ollama(AnswerDialect):
     """The Ollama dialect.
 
     Settings of its own, beside those all dialects have: `num_ctx`, `truncate`, `shift`, `keep_alive`,
@@ -38,10 +36,6 @@ class Ollama(Provider):
     path: ClassVar[str] = "/api/chat"
     framing: ClassVar[Literal["sse", "ndjson"]] = "ndjson"
     capabilities: ClassVar[Capabilities] = Capabilities(tools=True, thinking=True)
-
-    def now(self) -> float:
-        """Return the wall clock, epoch seconds: for dates in headers."""
-        return time.time()
 
     def request(self, context: Sequence[Message], io: ProviderIO) -> tuple[Mapping[str, Any], Any]:
         """Return (headers, body). ValueError: it names the setting or file that can't be sent."""
@@ -70,10 +64,6 @@ class Ollama(Provider):
         """Return the empty answer."""
         return Answer()
 
-    def translate(self, native: Line, state: Answer, io: ProviderIO) -> Events:
-        """Return the events that *native* stands for."""
-        return state.take(native, self.now)
-
     def translate_all(self, frames: Iterable[bytes], state: Answer, io: ProviderIO) -> Events:
         """Return the events of all *frames*; one that only adds text costs one decoding and one event."""
         now = self.now
@@ -92,16 +82,6 @@ class Ollama(Provider):
                             yield (ThinkingDelta if state.open_thinking else TextDelta)(state.open_at, text)
                         continue
             yield from state.take(read_line(frame), now)
-
-    def abandon(self, state: Answer, io: ProviderIO) -> Events:
-        """Return the content that is still held back."""
-        return state.abandon()
-
-    def classify_error(self, error: Exception) -> ProviderError:
-        """Return *error* with the server's own message, when it is an HTTP answer."""
-        if isinstance(error, HttpStatusError):
-            return status_fault(error, endpoint=self.io.endpoint_name, now=self.now())
-        return super().classify_error(error)
 
     @classmethod
     def models_request(

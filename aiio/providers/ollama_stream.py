@@ -54,7 +54,7 @@ _PNG = "image/png"
 
 
 class Answer:
-    """What is known of one answer so far. `take` each line, then `abandon` if no terminal event came."""
+    """What is known of one answer so far. `take` each line, then `finish`, or `abandon` if it was cut."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -89,6 +89,13 @@ class Answer:
         if line.get("done") is True:
             self._done(line.get("done_reason"), out)
         return out
+
+    complete = False
+    """Nothing follows the line that ends an answer, so there is nothing to wait for."""
+
+    def finish(self) -> Events:
+        """Return nothing: an answer ends with a line that says so, or it was cut."""
+        return ()
 
     def abandon(self) -> Events:
         """Return the content that is held back, when the answer is cut short."""

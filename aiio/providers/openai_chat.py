@@ -7,20 +7,17 @@ name. The parts: `chat_messages.py` and `chat_options.py` make the request, `cha
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from aiio.context.events import TextDelta
 from aiio.context.types import Message
-from aiio.env.errors import HttpStatusError, ProviderError
 
 from .base import Capabilities, Events, ProviderIO
 from .chat_messages import chat_messages
 from .chat_options import audio_mimetype, chat_options, extra_of
 from .chat_stream import Answer
 from .chat_wire import Chunk, End, read_frame, read_plain
-from .faults import status_fault
 from .history import paired_history
 from .listing import OpenAIListing
 from .plan_usage import quotas_of
@@ -34,10 +31,6 @@ class OpenAIChat(OpenAIListing):
     label: ClassVar[str] = "OpenAI Chat Completions"
     path: ClassVar[str] = "/chat/completions"
     capabilities: ClassVar[Capabilities] = Capabilities(tools=True, thinking=True)
-
-    def now(self) -> float:
-        """Return the wall clock, epoch seconds: for dates in headers and the expiry of spoken answers."""
-        return time.time()
 
     def request(self, context: Sequence[Message], io: ProviderIO) -> tuple[Mapping[str, Any], Any]:
         """Return (headers, body). ValueError: it names the setting, quirk or file that can't be sent."""
@@ -67,10 +60,6 @@ class OpenAIChat(OpenAIListing):
         settings = self.io.settings
         return Answer(self._quirks(settings), audio_mimetype(settings))
 
-    def translate(self, native: Chunk | End, state: Answer, io: ProviderIO) -> Events:
-        """Return the events that *native* stands for."""
-        return state.take(native, self.now)
-
     def translate_all(self, frames: Iterable[bytes], state: Answer, io: ProviderIO) -> Events:
         """Return the events of all *frames*; one that only adds text costs one decoding and one event."""
         now = self.now
@@ -87,24 +76,6 @@ class OpenAIChat(OpenAIListing):
                     continue
             yield from state.take(read_frame(frame), now)
             text_at = state.text_at
-
-    def ending(self, state: Answer) -> bool:
-        """Tell whether a finish reason was seen; usage and `[DONE]` may follow."""
-        return state.complete
-
-    def finish(self, state: Answer, io: ProviderIO) -> Events:
-        """Return the last events; without a finish reason there is no terminal one."""
-        return state.finish()
-
-    def abandon(self, state: Answer, io: ProviderIO) -> Events:
-        """Return the content that is still held back."""
-        return state.abandon()
-
-    def classify_error(self, error: Exception) -> ProviderError:
-        """Return *error* with the provider's own message, code and retry delay, when it is an HTTP answer."""
-        if isinstance(error, HttpStatusError):
-            return status_fault(error, endpoint=self.io.endpoint_name, now=self.now())
-        return super().classify_error(error)
 
     def report_plan_usage(self, headers: Mapping[str, str], io: ProviderIO) -> None:
         """Report the rate limits in *headers*, if there are any."""

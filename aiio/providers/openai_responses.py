@@ -8,17 +8,14 @@ setting `store` says so: reasoning goes back as ciphertext.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from aiio.context.types import Message
-from aiio.env.errors import HttpStatusError, ProviderError
 
 from .base import Capabilities, Events, ProviderIO
 from .chat_options import audio_mimetype, extra_of
 from .chat_wire import End
-from .faults import status_fault
 from .history import paired_history
 from .listing import OpenAIListing
 from .openai_models import models_request, read_models
@@ -46,10 +43,6 @@ class OpenAIResponses(OpenAIListing):
     label: ClassVar[str] = "OpenAI Responses"
     path: ClassVar[str] = "/responses"
     capabilities: ClassVar[Capabilities] = Capabilities(tools=True, thinking=True)
-
-    def now(self) -> float:
-        """Return the wall clock, epoch seconds: for dates in headers."""
-        return time.time()
 
     def request(self, context: Sequence[Message], io: ProviderIO) -> tuple[Mapping[str, Any], Any]:
         """Return (headers, body). ValueError: it names the setting, quirk or file that can't be sent."""
@@ -84,27 +77,9 @@ class OpenAIResponses(OpenAIListing):
         """Return the empty answer."""
         return Answer(audio_mimetype(self.io.settings))
 
-    def translate(self, native: Delta | Event | End, state: Answer, io: ProviderIO) -> Events:
-        """Return the events that *native* stands for."""
-        return state.take(native, self.now)
-
-    def ending(self, state: Answer) -> bool:
-        """Tell whether an error was reported, which `response.failed` may still complete."""
-        return state.complete
-
     def finish(self, state: Answer, io: ProviderIO) -> Events:
         """Return the last events; without a terminal one the answer was cut."""
         return state.finish(self.now)
-
-    def abandon(self, state: Answer, io: ProviderIO) -> Events:
-        """Return the content that is still held back."""
-        return state.abandon()
-
-    def classify_error(self, error: Exception) -> ProviderError:
-        """Return *error* with the provider's own message, code and retry delay, when it is an HTTP answer."""
-        if isinstance(error, HttpStatusError):
-            return status_fault(error, endpoint=self.io.endpoint_name, now=self.now())
-        return super().classify_error(error)
 
     def report_plan_usage(self, headers: Mapping[str, str], io: ProviderIO) -> None:
         """Report the rate limits and plan allowances in *headers*, if there are any."""
