@@ -56,3 +56,16 @@ install_weights() {
 
 # venv_name PURPOSE: one folder for each purpose and Python version.
 venv_name() { printf '.venv-%s-%s' "$1" "$("$(find_python)" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"; }
+
+# project_python: print the project's own interpreter: that of .venv when there is one, else of the test environment, set up here.
+project_python() {
+  local venv
+  if [ -x .venv/bin/python ]; then
+    printf '.venv/bin/python'
+    return
+  fi
+  venv=$(venv_name test)
+  make_venv "$venv" >&2
+  install_project "$venv" cli,local,httpx2 test oracles lint >&2
+  printf '%s/bin/python' "$venv"
+}
