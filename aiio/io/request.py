@@ -232,9 +232,8 @@ class Request:
         except CallbackFailed as exc:
             self._note(Cause.CRASH, type(exc.crash).__name__, crash=exc.crash)
         except trio.Cancelled:
-            crashed = (
-                nursery.cancel_scope.cancel_called
-            )  # a task of the transport; `_interruption` reports it
+            # A task of the transport that crashed cancels the nursery, too; `_interruption` reports it.
+            crashed = nursery.cancel_scope.cancel_called
             if cause := self._expired() or (None if crashed else Cause.OUTER):
                 self._note(cause)
             raise
