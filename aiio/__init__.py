@@ -2,37 +2,15 @@
 
 A complete context goes in, normalized events come out, and exactly one terminal event ends every request,
 with the partial message kept when it was stopped. Start with `open_env` and `IO`.
+
+What one write needs is imported with the package; agents, bridges and the builder when they are first used.
 """
 
 from __future__ import annotations
 
-from aiio.agents import (
-    Agent,
-    AgentResult,
-    AgentState,
-    Fleet,
-    FleetResult,
-    FleetStats,
-    Stopped,
-    open_fleet,
-    repair_linkage,
-)
-from aiio.bridges import Interrupted, from_asyncio, run_sync
-from aiio.builder import (
-    BuiltContext,
-    CharUnit,
-    ContextBuilder,
-    ContextBuildError,
-    ContextDefinitionError,
-    ContextErrorCode,
-    ContextFragment,
-    ContextPlan,
-    FragmentDefinition,
-    FragmentUsage,
-    Lifetime,
-    Trust,
-    define_context_fragments,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from aiio.context import (
     FALLBACK_CONTEXT_WINDOWS,
     MIME_BY_EXTENSION,
@@ -99,6 +77,7 @@ from aiio.env import (
     Duration,
     Env,
     HttpStatusError,
+    KnownEndpoint,
     ProviderError,
     classify_error,
     depletion_error,
@@ -118,6 +97,38 @@ from aiio.providers import (
     define_provider,
 )
 
+if TYPE_CHECKING:
+    from aiio.agents import (
+        Agent,
+        AgentResult,
+        AgentState,
+        Budget,
+        ContextGuard,
+        Fleet,
+        FleetResult,
+        FleetStats,
+        Stopped,
+        history_of,
+        open_fleet,
+        repair_linkage,
+    )
+    from aiio.bridges import Interrupted, from_asyncio, run_sync
+    from aiio.builder import (
+        BuiltContext,
+        CharUnit,
+        ContextBuilder,
+        ContextBuildError,
+        ContextDefinitionError,
+        ContextErrorCode,
+        ContextFragment,
+        ContextPlan,
+        FragmentDefinition,
+        FragmentUsage,
+        Lifetime,
+        Trust,
+        define_context_fragments,
+    )
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -128,6 +139,7 @@ __all__ = [
     "Agent",
     "AgentResult",
     "AgentState",
+    "Budget",
     "BuiltContext",
     "CharUnit",
     "ContentType",
@@ -137,6 +149,7 @@ __all__ = [
     "ContextDefinitionError",
     "ContextErrorCode",
     "ContextFragment",
+    "ContextGuard",
     "ContextPlan",
     "Done",
     "Duration",
@@ -154,6 +167,7 @@ __all__ = [
     "HttpStatusError",
     "IOState",
     "Interrupted",
+    "KnownEndpoint",
     "Lifetime",
     "MessageType",
     "Provider",
@@ -196,6 +210,7 @@ __all__ = [
     "from_asyncio",
     "has_content",
     "has_error",
+    "history_of",
     "is_context",
     "is_message",
     "is_record",
@@ -223,3 +238,33 @@ __all__ = [
     "validate_response_event",
     "word_count",
 ]
+
+_LATER = {
+    "agents": (
+        "Agent AgentResult AgentState Budget ContextGuard Fleet FleetResult FleetStats Stopped "
+        "history_of open_fleet repair_linkage"
+    ),
+    "bridges": "Interrupted from_asyncio run_sync",
+    "builder": (
+        "BuiltContext CharUnit ContextBuildError ContextBuilder ContextDefinitionError ContextErrorCode "
+        "ContextFragment ContextPlan FragmentDefinition FragmentUsage Lifetime Trust define_context_fragments"
+    ),
+}
+_HOME = {name: room for room, names in _LATER.items() for name in names.split()}
+_ROOMS = ("agents", "bridges", "builder", "observe", "runs", "scale", "testing", "transports")
+
+
+def __getattr__(name: str) -> Any:
+    """Import the room that *name* comes from, or that is called *name*, when it is first asked for."""
+    if name in _HOME:
+        value = getattr(import_module(f"aiio.{_HOME[name]}"), name)
+    elif name in _ROOMS:
+        value = import_module(f"aiio.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,17 +7,26 @@ processors; in any other they go to the standard logger `aiio`, which shows warn
 from __future__ import annotations
 
 import logging
+from functools import cache
 from typing import Any
 
-import structlog
 
-_quiet = structlog.wrap_logger(
-    logging.getLogger("aiio"),
-    processors=[structlog.stdlib.filter_by_level, structlog.stdlib.render_to_log_kwargs],
-    wrapper_class=structlog.stdlib.BoundLogger,
-)
+@cache
+def _quiet() -> Any:
+    import structlog
+
+    return structlog.wrap_logger(
+        logging.getLogger("aiio"),
+        processors=[structlog.stdlib.filter_by_level, structlog.stdlib.render_to_log_kwargs],
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
 
 
 def get_logger() -> Any:
-    """Return the logger to use now; ask again for every line, a program may configure structlog later."""
-    return structlog.get_logger("aiio") if structlog.is_configured() else _quiet
+    """Return the logger to use now; ask again for every line, a program may configure structlog later.
+
+    structlog is imported with the first line: with what it imports itself it is half of an import of aiio.
+    """
+    import structlog
+
+    return structlog.get_logger("aiio") if structlog.is_configured() else _quiet()

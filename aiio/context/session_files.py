@@ -78,8 +78,8 @@ def read_session(path: str) -> Loaded:
                 entries.append(entry)
         except ValueError as exc:
             problems.append(LineProblem(number, str(exc)))
-    if not data:
-        problems.append(LineProblem(1, "the file is empty"))
+    if header is None and (not problems or problems[0].line > 1):
+        problems.insert(0, LineProblem(1, "the first line is blank" if data else "the file is empty"))
     torn = bool(last and problems and problems[-1].line == len(lines) + 1)
     return Loaded(
         header=header,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import msgspec
@@ -77,6 +78,27 @@ def json_line(value: object, at: str) -> bytes:
         # Lone surrogates have no UTF-8, and some subclasses and numbers are only known to the standard
         # encoder.
         return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def sent_json(value: object) -> bytes:
+    """Return *value* as compact UTF-8 JSON, to be sent: lone surrogates become U+FFFD and pairs are joined.
+
+    TypeError, ValueError: it is not JSON data.
+    """
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return _encoder.encode(_without_surrogates(value))
+
+
+def _without_surrogates(value: object) -> object:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, Mapping):
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_surrogates(item) for item in value]
+    return value
 
 
 def clean_text(text: str) -> str:

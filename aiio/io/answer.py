@@ -78,11 +78,13 @@ class Answer:
         """The provider's own terminal event."""
         self.over = False
         """Set when nothing that still comes is to be looked at."""
+        self._open_text: tuple[int, Any] = _NO_TEXT  # index and slot of the text block that grew last
 
     def begin(self, provider: Provider, state: Any) -> None:
         """An attempt was made ready: its answer is read by *provider* into *state*."""
         self.provider, self.state = provider, state
         self.outbox = []
+        self._open_text = _NO_TEXT
 
     def take(self, frames: list[bytes]) -> bool:
         """Translate, assemble and dispatch what one read brought; tell whether it held message data.
@@ -91,9 +93,10 @@ class Answer:
           ProviderError: malformed: the frames can't be read, or the provider broke its contract.
           CallbackFailed: a callback raised.
         """
-        provider, state, io = self._running()
+        provider, io = self.provider, self._io
+        assert provider is not None  # `begin` comes before the first frame
         try:
-            return self._dispatch_all(provider.translate_all(frames, state, io))
+            return self._dispatch_all(provider.translate_all(frames, self.state, io))
         except (CallbackFailed, ProviderError):
             raise
         except ValueError as exc:
@@ -108,9 +111,10 @@ class Answer:
 
         Raises what `take` raises, and ProviderError (network) when the answer was cut.
         """
-        provider, state, io = self._running()
+        provider, io = self.provider, self._io
+        assert provider is not None  # as in `take`
         try:
-            self._dispatch_all(provider.finish(state, io))
+            self._dispatch_all(provider.finish(self.state, io))
         except (CallbackFailed, ProviderError):
             raise
         except Exception as exc:
@@ -124,9 +128,10 @@ class Answer:
 
     def complete(self) -> bool:
         """Tell whether the answer is whole and only late usage may follow. ProviderError: the hook failed."""
-        provider, state, _ = self._running()
+        provider = self.provider
+        assert provider is not None  # as in `take`
         try:
-            return provider.ending(state)
+            return provider.ending(self.state)
         except Exception as exc:
             raise plugin_fault(f"provider {provider.name!r}: ending", exc) from exc
 
@@ -139,10 +144,6 @@ class Answer:
             except BaseException as exc:
                 raise CallbackFailed(exc) from exc
 
-    def _running(self) -> tuple[Provider, Any, IO]:
-        assert self.provider is not None  # `begin` comes before the first frame
-        return self.provider, self.state, self._io
-
     def _dispatch_all(self, events: Any) -> bool:
         """Assemble and dispatch *events*; tell whether they held message data.
 
@@ -151,10 +152,8 @@ class Answer:
         """
         handlers, consume = self._handlers, self.assembler.consume
         on_text = handlers[TextDelta]
-        progress = False
-        text_at = -1
-        slot: Any = None
-        keep: Any = None
+        progress = worked = False
+        (text_at, slot), self._open_text = self._open_text, _NO_TEXT
         for event in events:
             cls = type(event)
             if cls is TextDelta:
@@ -162,12 +161,11 @@ class Answer:
                 if not text:
                     continue
                 if event.content_index == text_at and text.__class__ is str:
-                    keep(text)
+                    slot.pieces.append(text)
                     event._block = slot
                 else:
                     consume(event)
                     text_at, slot = event.content_index, event._block
-                    keep = slot.pieces.append
                 handler = on_text
             elif cls in _BLOCK_CLASSES:
                 if (cls is ThinkingDelta and not event.text) or (
@@ -179,11 +177,12 @@ class Answer:
                 handler = handlers[cls]
             else:
                 text_at = -1
-                progress = self._take_other(event) or progress
+                worked = self._take_other(event) or worked
                 if self.over:
                     break
                 continue
-            progress = self.emitted = True
+            if not progress:
+                progress = self.emitted = True
             if handler is not None:
                 try:
                     handler(event)
@@ -191,7 +190,8 @@ class Answer:
                     raise CallbackFailed(exc) from exc
                 if self.over:  # it called kill_nowait()
                     break
-        return progress
+        self._open_text = text_at, slot
+        return progress or worked
 
     def _take_other(self, event: Any) -> bool:
         """Take what is no block event; tell whether it was message data."""
@@ -219,3 +219,4 @@ class Answer:
 
 
 _BLOCK_CLASSES = frozenset(get_args(BlockEvent))
+_NO_TEXT = (-1, None)

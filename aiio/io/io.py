@@ -24,6 +24,7 @@ from .state import Cause, IOState, Step, move
 from .stream import EventStream
 
 if TYPE_CHECKING:
+    from aiio.env.endpoints import Endpoint
     from aiio.env.env import Env
     from aiio.providers.base import Provider
 
@@ -73,7 +74,7 @@ class IO:
         self.endpoint_name, self._model = split_selector(model)
         endpoint = env.endpoint(self.endpoint_name)
         self.provider_class: type[Provider] = env.provider(endpoint.provider)
-        self._check_model(self._model)
+        self._check_model(self._model, endpoint)
         self._url = url
         self._durations = {
             "timeout": check_duration("timeout", timeout),
@@ -96,10 +97,10 @@ class IO:
     def __repr__(self) -> str:
         return f"<aiio.IO {self.endpoint_name}/{self.current_model} {self._state.value}>"
 
-    def _check_model(self, model: object) -> None:
+    def _check_model(self, model: object, endpoint: Endpoint) -> None:
         if not isinstance(model, str) or not model.strip():  # a caller may not use a type checker
             raise ValueError(f"a model is a non-empty string, not {model!r}")
-        known = self.env.endpoint(self.endpoint_name).models
+        known = endpoint.models
         if known and (model not in known or (known[model] or {}).get("secret")):
             shown = sorted(name for name, facts in known.items() if not (facts or {}).get("secret"))
             raise ValueError(
@@ -143,8 +144,12 @@ class IO:
         return self._context_usage.snapshot()
 
     def set_context_usage(self, *, used: Any = None, total: Any = None) -> None:
-        """Report context consumption; anything but a finite number is ignored. For providers."""
+        """Report context consumption; anything but a finite number is ignored. For providers.
+
+        A *total* is remembered as the model's window, for `Env.context_window`.
+        """
         self._context_usage.report(used, total)
+        self.env.windows.report(self.endpoint_name, self.current_model, total)
 
     @property
     def plan_usage(self) -> dict[str, Any] | None:
@@ -318,7 +323,7 @@ class IO:
         binding = {"on_data": on_data or self._on_data, "on_log": self._on_log}
         handlers = normalize_callbacks(callbacks or {}, binding)
         if model is not None:
-            self._check_model(model)
+            self._check_model(model, self.env.endpoint(self.endpoint_name))
         for_write = dict(settings) if isinstance(settings, Mapping) else {}
         merged = self.env.endpoint_settings(self.endpoint_name, {**self._own, **for_write})
         overall, connect, stuck = (

@@ -61,7 +61,10 @@ class PlanUsage:
 
 
 def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an int that no float can hold
+        return False
 
 
 def _text(value: Any) -> bool:

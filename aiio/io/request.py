@@ -86,6 +86,7 @@ class Request:
         self._overall = trio.CancelScope()
         self._connect: trio.CancelScope | None = None
         self._reading = False
+        self._pings_count = False
         self.settled = trio.Event()
         """Set when the write has its terminal event and nothing of it runs any more."""
 
@@ -276,14 +277,16 @@ class Request:
             raise plugin_fault(f"provider {cls.name!r}: {hook}", exc) from exc
         encoded = encode_body(body)
         self._trace.body_bytes = len(encoded or b"")
+        settings = io.settings
+        self._pings_count = bool(settings.get("pings_are_progress"))
         return transport_request(
             io.env,
-            io.settings,
+            settings,
             url=target,
             headers=headers,
             body=encoded,
             framing=provider.framing,
-            slot=io._slot if io.settings.get("ws_keep") is True else None,
+            slot=io._slot if settings.get("ws_keep") is True else None,
             head_came=self._head_came,
         )
 
@@ -340,17 +343,19 @@ class Request:
 
     async def _read_on(self, connection: Connection, stuck: trio.CancelScope) -> bool:
         """Read until the answer is complete, and return True, or until something ended it."""
-        trace, answer = self._trace, self._answer
-        pings_count = bool(self._io.settings.get("pings_are_progress"))
-        while (frames := await connection.receive()) is not None:
+        trace, answer, receive = self._trace, self._answer, connection.receive
+        now = trio.lowlevel.current_clock().current_time
+        while (frames := await receive()) is not None:
             trace.frames += len(frames)
-            if answer.take(frames) or (pings_count and self._pinged(connection, frames)):
-                trace.progressed(trio.current_time())
+            if answer.take(frames) or (self._pings_count and self._pinged(connection, frames)):
+                trace.progressed(now())
                 if self._after_batch is not None and not self._over():
                     await self._hand_over(self._after_batch, stuck)
-            if self._over():
+            if answer.over:
+                self._over()
                 return False
             if answer.outbox:
+                stuck.deadline = self._stuck_at()  # a send that is interrupted is lost, unlike a read
                 await self._send(connection)
             if answer.complete():
                 return True
@@ -380,13 +385,18 @@ class Request:
         """The answer is complete: take what usage still comes, for a moment, whatever else the peer does."""
         answer = self._answer
         self._overall.deadline = math.inf  # the answer came in time
-        with trio.move_on_after(LATE_USAGE):
-            try:
-                while not answer.over and (frames := await connection.receive()) is not None:
-                    self._trace.frames += len(frames)
-                    answer.take(frames)
-            except ProviderError as exc:
-                get_logger().info("request.unclean_end", endpoint=self._io.endpoint_name, error=exc.message)
+        # The limit may have fired in the pass of trio's loop that brought the last piece: then nothing
+        # can be awaited any more.
+        if not self._overall.cancel_called:
+            with trio.move_on_after(LATE_USAGE):
+                try:
+                    while not answer.over and (frames := await connection.receive()) is not None:
+                        self._trace.frames += len(frames)
+                        answer.take(frames)
+                except ProviderError as exc:
+                    get_logger().info(
+                        "request.unclean_end", endpoint=self._io.endpoint_name, error=exc.message
+                    )
         if not answer.over:
             answer.finish()
         self._over()

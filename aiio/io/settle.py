@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 INTENDED_SILENCE = frozenset({FinishReason.REFUSAL, FinishReason.PAUSED})
 """Reasons to stop after which an empty answer is an answer."""
 
+EMPTY = "empty_response"
+"""The `code` of the error that an answer without content is."""
+
 REQUEST_ID_HEADERS = ("x-request-id", "request-id", "apim-request-id", "x-generation-id")
 
 
@@ -52,8 +55,8 @@ class Ending:
     """Seconds without message data, at the moment of the note."""
     budget: float | None = None
     """Seconds that the limit allowed, when one fired."""
-    fault: ProviderError | None = None
-    crash: BaseException | None = None
+    fault: ProviderError | None = field(default=None, repr=False)
+    crash: BaseException | None = field(default=None, repr=False)
     """What a callback raised."""
 
 
@@ -86,6 +89,7 @@ def _done(done: Done, answer: Answer, io: IO) -> Terminal:
                 usage=usage,
                 emitted=answer.emitted,
                 retryable=True,
+                code=EMPTY,
                 request_id=_request_id(answer.headers),
                 native=done.native,
             ),

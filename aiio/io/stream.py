@@ -45,7 +45,11 @@ class EventStream:
         nursery = self._env.nursery
         self._request = self._begin(self._push, self._handed_over)
         nursery.start_soon(self._run, self._request, name="aiio.stream")
-        await trio.lowlevel.checkpoint()
+        try:
+            await trio.lowlevel.checkpoint()
+        except trio.Cancelled:
+            await self._stopped()  # a block that was not entered is not left either
+            raise
         return self
 
     async def __aexit__(
@@ -54,13 +58,19 @@ class EventStream:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop the request if it runs, and wait until it has settled. Idempotent; from any task."""
+        """Stop the request if it runs, and wait until it has settled. Idempotent; from any task.
+
+        Cancellation: waits all the same, which is bounded, then goes on.
+        """
+        await self._stopped()
+        await trio.lowlevel.checkpoint_if_cancelled()
+
+    async def _stopped(self) -> None:
         request = self._request
         if request is not None and not request.settled.is_set():
             request.stop(Cause.LEFT)
             with trio.CancelScope(shield=True):  # bounded: clean-up of a request is
                 await request.settled.wait()
-        await trio.lowlevel.checkpoint_if_cancelled()
 
     def __aiter__(self) -> EventStream:
         return self

@@ -54,11 +54,11 @@ class WriteTrace:
         """Note message data at *now*."""
         if self.first_event_at is None:
             self.first_event_at = now
-        if self.progress_at is not None and now - self.progress_at > self.longest_gap:
-            self.longest_gap = now - self.progress_at
-        if self.progress_at is not None and now - self.progress_at >= GAP:
-            self._note_gap(self.progress_at, now - self.progress_at)
-        self.progress_at = now
+        before, self.progress_at = self.progress_at, now
+        if before is not None and (gap := now - before) > self.longest_gap:
+            self.longest_gap = gap
+        if before is not None and gap >= GAP:
+            self._note_gap(before, gap)
 
     def _note_gap(self, since: float, length: float) -> None:
         self.gaps.append((since, length))

@@ -27,9 +27,10 @@ from .chat_blocks import (
     media_block,
 )
 from .chat_usage import FAILED, chat_usage, finish_of
-from .chat_wire import Call, Choice, Chunk, Delta, End, Function, LooseChunk
+from .chat_wire import Call, Choice, Chunk, Delta, End, Function, LooseChunk, read_plain
 from .faults import error_event
 from .quirks import Quirks
+from .repeated import RepeatedFrames
 from .think_tags import ThinkTags
 
 
@@ -59,6 +60,8 @@ class Answer:
         self._worked = False  # this chunk added to the answer, whether or not it made an event
         self.text_at = -1
         """Index of the open text block while plain text may go straight into it, else -1."""
+        self.repeated = RepeatedFrames("content", read_plain)
+        """Frames that only add to that block."""
         self._details = Details()  # for the block that ends next
         self._calls = Calls()
         self._called = False

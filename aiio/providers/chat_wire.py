@@ -120,9 +120,13 @@ class End:
 
 END = End()
 _typed = msgspec.json.Decoder(Chunk)
-read_plain = msgspec.json.Decoder(PlainChunk).decode
-"""Return the `PlainChunk` in a frame. ValueError: it is not that plain; `read_frame` knows what it is."""
+_plain = msgspec.json.Decoder(PlainChunk)
 _BARE_KEEPALIVE = b"ping"  # some servers write it as data
+
+
+def read_plain(frame: bytes) -> str:
+    """Return the text in a `PlainChunk`. ValueError: it is not that plain; `read_frame` knows what it is."""
+    return _plain.decode(frame).choices[0].delta.content
 
 
 def read_frame(frame: bytes) -> Chunk | End:

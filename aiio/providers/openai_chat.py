@@ -8,7 +8,7 @@ name. The parts: `chat_messages.py` and `chat_options.py` make the request, `cha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from aiio.context.events import TextDelta
 from aiio.context.types import Message
@@ -22,6 +22,9 @@ from .history import paired_history
 from .listing import OpenAIListing
 from .plan_usage import quotas_of
 from .quirks import Quirks
+
+if TYPE_CHECKING:
+    from aiio.env.detect import Search
 
 
 class OpenAIChat(OpenAIListing):
@@ -64,14 +67,19 @@ class OpenAIChat(OpenAIListing):
         """Return the events of all *frames*; one that only adds text costs one decoding and one event."""
         now = self.now
         text_at = state.text_at
+        repeated_text = state.repeated.text
         for frame in frames:
             if text_at >= 0 and frame.__class__ is bytes:
-                try:
-                    chunk = read_plain(frame)
-                except (ValueError, RecursionError):
-                    pass
-                else:
-                    if text := chunk.choices[0].delta.content:
+                text = repeated_text(frame)
+                if text is None:
+                    try:
+                        text = read_plain(frame)
+                    except (ValueError, RecursionError):
+                        pass
+                    else:
+                        state.repeated.learn(frame)
+                if text is not None:
+                    if text:
                         yield TextDelta(text_at, text)
                     continue
             yield from state.take(read_frame(frame), now)
@@ -81,6 +89,27 @@ class OpenAIChat(OpenAIListing):
         """Report the rate limits in *headers*, if there are any."""
         if quotas := quotas_of(headers, self.now()):
             io.set_plan_usage(quotas=quotas)
+
+    @classmethod
+    async def detect_endpoints(cls, search: Search) -> Mapping[str, Mapping[str, Any]]:
+        """See `Provider`. A server on the port of a known one must say that it is that: ports are shared."""
+        asked = {
+            name: str(cls.models_request(str(settings["url"]), {}, None)[0])
+            for name, settings in search.endpoints.items()
+            if settings["url"]
+        }
+        answers = await search.ask(asked.values())
+        found: dict[str, dict[str, Any]] = {}
+        for name, url in asked.items():
+            try:
+                models = cls.read_models(answers.get(url))
+            except ValueError:
+                continue
+            if name in cls.known_endpoints():
+                models = {key: facts for key, facts in models.items() if facts.get("owner") == name}
+            if models:
+                found[name] = {"url": search.endpoints[name]["url"], "models": models}
+        return found
 
     def _quirks(self, settings: Mapping[str, Any]) -> Quirks:
         return Quirks.of(settings.get("quirks") or {})

@@ -15,6 +15,7 @@ import trio
 from aiio.env.durations import Duration
 
 Framing: TypeAlias = Literal["sse", "ndjson"]
+"""How an answer's body is cut into frames over HTTP: server-sent events, or JSON lines."""
 
 BINARY = "binary"
 """Name of a `Frame` that came as a binary WebSocket message."""
@@ -34,19 +35,25 @@ class Frame(bytes):
         return frame
 
 
+async def checkpoint_with_data() -> None:
+    """Let others run, having data in hand: a limit that passes meanwhile is no silence of the peer."""
+    await trio.lowlevel.checkpoint_if_cancelled()
+    await trio.lowlevel.cancel_shielded_checkpoint()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportRequest:
     """One request, ready for the wire."""
 
-    url: str
+    url: str = field(repr=False)
     """Absolute. Never holds a credential."""
     method: str = "POST"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    body: bytes | None = None
+    body: bytes | None = field(default=None, repr=False)
     """HTTP: the request body. WebSocket: the first message sent."""
     framing: Framing = "sse"
     """How the answer's body is cut into frames when the response does not say otherwise."""
-    proxy: str | None = None
+    proxy: str | None = field(default=None, repr=False)
     """Proxy URL for this request; None: direct."""
     head_came: Callable[[], None] | None = field(default=None, repr=False)
     """Called when the response head is there, before the body of a refusal is read."""
@@ -91,7 +98,10 @@ class Connection(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Close the socket. Idempotent; never raises for what the peer does."""
+        """Close the socket. Idempotent; never raises for what the peer does.
+
+        Called shielded from cancellation, for at most 5 s: what takes longer is to be closed by force.
+        """
         ...
 
 

@@ -70,9 +70,21 @@ class SSEDecoder:
         self._data: bytes | bytearray | None = None  # payload of the open event
         self._name = b""  # its `event:` field
         self._stray = bytearray()  # lines of a JSON text that came without `data:`
+        self._between = False  # nothing is kept: the next byte begins an event
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the frames that *chunk* completes. `FrameTooLong`: give up."""
+        if self._between and chunk.endswith(b"\n\n") and b"\r" not in chunk:
+            found = self._plain_events(chunk[:-2])
+            if found is not None:
+                return found
+        frames = self._feed(chunk)
+        self._between = self._started and not (
+            self._line or self._data is not None or self._name or self._after_cr
+        )
+        return frames
+
+    def _feed(self, chunk: bytes) -> list[bytes]:
         if not self._started:
             chunk = self._start(chunk)
         if self._after_cr and chunk:
@@ -132,7 +144,7 @@ class SSEDecoder:
             return None  # the slow path knows which frame is too long
         if block.startswith(b"data: "):
             frames = block[6:].split(b"\n\ndata: ")
-            if b"\n" in b"".join(frames):
+            if block.count(b"\n") != 2 * len(frames) - 2:
                 return None
             return [frame for frame in frames if frame] if b"" in frames else frames
         if block.startswith(b"event: "):

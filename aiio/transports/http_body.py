@@ -88,8 +88,7 @@ class ChunkedDecoder(BodyDecoder):
             pieces.append(data[:position])
             self._missing = 0
         elif self._pending:
-            data = self._pending + data
-            self._pending = b""
+            data, self._pending = self._pending + data, b""
         if self._trailers is None:
             position = self._chunks(data, position, pieces)
         if self._trailers is not None:
@@ -108,6 +107,9 @@ class ChunkedDecoder(BodyDecoder):
             start = find(b"\r\n", position + 2) + 2
             length = known.get(data[position:start])
             if length is None:
+                if self._in_chunk and data[position:] == b"\r\n":  # a read mostly ends with a whole chunk
+                    self._pending = b"\r\n"
+                    return size
                 match_head = _NEXT_HEAD.match if self._in_chunk else _FIRST_HEAD.match
                 head = match_head(data, position)
                 if head is None:

@@ -17,6 +17,7 @@ import trio
 
 from aiio.env.errors import ProviderError
 
+from .base import checkpoint_with_data
 from .http_body import BodyDecoder, body_decoder
 from .http_errors import cut_off, fault, peer_name
 from .http_socket import ByteStream, PlainStream, TLSStream
@@ -51,7 +52,7 @@ class DirectAnswer(httpx.AsyncByteStream):
             self._raise_if_broken()
             return None
         if self._leftover:
-            await trio.lowlevel.checkpoint()
+            await checkpoint_with_data()
             raw, self._leftover = self._leftover, b""
         else:
             try:

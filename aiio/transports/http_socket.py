@@ -15,6 +15,8 @@ from typing import Protocol
 
 import trio
 
+from .base import checkpoint_with_data
+
 READ_SIZE = 32 << 10
 """Bytes a read asks for: larger ones make every other task of the loop wait longer."""
 _TLS_PIECE = 256 << 10  # plaintext bytes that are encrypted ahead of the socket
@@ -84,7 +86,7 @@ class PlainStream:
     async def receive(self) -> bytes:
         """See `ByteStream`."""
         if self._full:
-            await trio.lowlevel.checkpoint()  # before the read: a cancelled call must have consumed nothing
+            await checkpoint_with_data()  # before the read: a cancelled call must have consumed nothing
         else:
             await trio.lowlevel.wait_readable(self._sock)
         while True:

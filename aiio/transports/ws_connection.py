@@ -21,7 +21,7 @@ from aiio.env.durations import DEFAULT_STUCK_TIMEOUT_MS, try_duration
 from aiio.env.errors import ErrorKind, ProviderError
 from aiio.env.groups import first_leaf
 
-from .base import BINARY, Frame, TransportRequest
+from .base import BINARY, Frame, TransportRequest, checkpoint_with_data
 from .http_connection import connection_for
 from .http_errors import Phase, fault
 from .http_headers import lower_cased
@@ -118,7 +118,7 @@ class WebSocketConnection:
     async def receive(self) -> list[bytes] | None:
         """See `Connection`. Never None: a close is not the end of an answer, whatever its code."""
         if self._news.is_set():
-            await trio.lowlevel.checkpoint()
+            await checkpoint_with_data()
         else:
             await self._news.wait()
         if not self._ended:

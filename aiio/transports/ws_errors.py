@@ -62,6 +62,7 @@ def close_fault(
 
     1008 and the private codes are judged by their reason, 44xx and 45xx also by the HTTP status they mean.
     """
+    code = int(code)  # not wsproto's enum: it goes into an event
     said = re.sub(r"[^ -~\u00a0-\uffff]", "?", reason or "")
     found = CLOSES.get(code) or _by_reason(code, said)
     text = f"{peer} closed the WebSocket before the end of the answer: {code} ({found.words})"

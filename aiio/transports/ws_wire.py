@@ -138,6 +138,9 @@ class Wire(trio.abc.Stream):
             whole = True
         except trio.BrokenResourceError as exc:
             self.broken = exc
+            if not self._accepted:  # the handshake: the library would wait for its answer for ever
+                self.failure = fault(exc, phase="send", peer=self._peer)
+                self._changed()
             raise
         finally:
             self.torn = self.torn or not whole

@@ -1,251 +1,25 @@
-"""Writes over a WebSocket: killed at every moment, in several messages, on kept sockets, by SSE after all."""
+"""Writes over a WebSocket: in several messages, on kept sockets, by SSE after all, many at once."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import structlog.testing
 import trio
 from trio.testing import MockClock
-from websockets.frames import Frame, Opcode
-from websockets.http11 import Request
-from websockets.server import ServerProtocol
 
 import aiio
 from aiio.context.events import Done, Error, ErrorKind, Send
 from aiio.context.types import Message
 from aiio.providers.base import Provider, ProviderIO
-from tests.serving import Exchange, chunk, head, raw, respond, serve, sse, stall
+from tests.serving import Exchange, chunk, head, respond, serve, sse, stall
 from tests.ws_serving import Socket, serve_ws
 
-CONTEXT = [aiio.user_message("Hello")]
-CREATED = {"type": "response.created", "response": {"id": "resp_1", "status": "in_progress"}}
-
-
-def delta(text: str) -> dict[str, Any]:
-    return {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": text}
-
-
-def message(text: str) -> dict[str, Any]:
-    item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
-    return {"type": "response.output_item.done", "output_index": 0, "item": item}
-
-
-def completed(name: str = "resp_1") -> dict[str, Any]:
-    usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
-    return {"type": "response.completed", "response": {"id": name, "status": "completed", "usage": usage}}
-
-
-def answer(text: str, name: str = "resp_1") -> list[dict[str, Any]]:
-    return [CREATED, delta(text), message(text), completed(name)]
-
-
-async def say(socket: Socket, *events: Mapping[str, Any]) -> None:
-    await socket.text(*map(json.dumps, events))
-
-
-@asynccontextmanager
-async def peer(url: str, **settings: Any) -> AsyncIterator[aiio.IO]:
-    """An IO that talks Responses to *url*, over a socket if that is what it names."""
-    async with aiio.open_env() as env:
-        provider = "openai_responses_ws" if url.startswith("ws") else "openai_responses"
-        settings = {"provider": provider, "auth": "key-1", **settings}
-        env.register_endpoint("peer", url=url, **settings)
-        yield aiio.IO(env=env, model="peer/m")
-
-
-# -- kill: the same over HTTP and over a WebSocket
-
-MOMENTS: dict[str, list[Any]] = {
-    "during the handshake": [],
-    "before the first frame": ["head"],
-    "in the middle of the answer": ["head", CREATED, delta("Half")],
-    "after the terminal": ["head", *answer("Whole")],
-}
-
-
-@dataclass
-class Server:
-    """What is asked of a server here, whatever it speaks."""
-
-    url: str
-    wait_idle: Callable[[], Awaitable[None]]
-
-
-@asynccontextmanager
-async def over_http(steps: Sequence[Any]) -> AsyncIterator[Server]:
-    async def script(exchange: Exchange) -> None:
-        for step in steps:
-            if step == "head":
-                await head(chunked=False)(exchange)
-            else:
-                await raw(b"data: " + json.dumps(step).encode() + b"\n\n")(exchange)
-        await exchange.wait_client_gone()
-
-    async with serve(script) as server:
-        yield Server(server.url, server.wait_idle)
-
-
-@asynccontextmanager
-async def over_socket(steps: Sequence[Any]) -> AsyncIterator[Server]:
-    async def script(socket: Socket) -> None:
-        for step in steps:
-            if step == "head":
-                await socket.accept()
-                await socket.message()
-            else:
-                await say(socket, step)
-        await socket.until_gone()
-
-    async with serve_ws(script) as server:
-        yield Server(server.url, server.http.wait_idle)
-
-
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("serving", [over_http, over_socket])
-async def test_kill_ends_alike_over_http_and_over_a_socket(
-    serving: Any, moment: str, autojump_clock: MockClock
-) -> None:
-    found: list[Any] = []
-    async with serving(MOMENTS[moment]) as server, peer(server.url) as io:
-
-        async def write() -> None:
-            found.append(await io.write(CONTEXT))
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(write)
-            await trio.sleep(5)
-            await io.kill("enough")
-            assert trio.current_time() <= 6
-            await server.wait_idle()
-        assert io.state == "closed"
-        assert not io.env.active_io
-    [terminal] = found
-    if moment == "after the terminal":
-        assert isinstance(terminal, Done)
-        assert terminal.message == {"type": 3, "content": [{"type": "text", "text": "Whole"}]}
-        return
-    assert isinstance(terminal, Error)
-    assert (terminal.kind, terminal.cancelled, terminal.error) == (
-        ErrorKind.CANCELLED,
-        True,
-        "cancelled: enough",
-    )
-    half = moment == "in the middle of the answer"
-    content = {"type": 3, "content": [{"type": "text", "text": "Half"}]}
-    assert terminal.message == (content if half else None)
-    assert terminal.emitted is half
-
-
-@pytest.mark.parametrize("moment", ["during the handshake", "before the first frame"])
-async def test_the_connect_budget_ends_with_the_first_frame(moment: str, autojump_clock: MockClock) -> None:
-    async with over_socket(MOMENTS[moment]) as server, peer(server.url, connect_timeout="3s") as io:
-        terminal = await io.write(CONTEXT)
-        await server.wait_idle()
-    assert isinstance(terminal, Error)
-    assert (terminal.kind, terminal.limit) == (ErrorKind.NETWORK, "connect")
-
-
-async def test_I3_pongs_do_not_keep_a_stuck_answer_alive(autojump_clock: MockClock) -> None:
-    steps = MOMENTS["in the middle of the answer"]
-    limits = {"stuck_timeout": "60s", "ws_ping_interval": "10s"}
-    async with over_socket(steps) as server, peer(server.url, **limits) as io:
-        terminal = await io.write(CONTEXT)
-    assert isinstance(terminal, Error)
-    assert (terminal.limit, terminal.native) == ("stuck", {"keepalives": 5})
-    assert trio.current_time() == pytest.approx(60, abs=0.6)
-
-
-async def test_B4_a_refused_handshake_is_one_plain_terminal() -> None:
-    async def script(socket: Socket) -> None:
-        await socket.refuse(401, b'{"error":{"message":"Incorrect API key","code":"invalid_api_key"}}')
-
-    async with serve_ws(script) as server, peer(server.url) as io:
-        terminal = await io.write(CONTEXT)
-    assert isinstance(terminal, Error)
-    assert (terminal.kind, terminal.status, terminal.code) == (ErrorKind.AUTH, 401, "invalid_api_key")
-    assert terminal.error == "Incorrect API key [peer]"
-
-
-async def test_B4_a_callback_that_raises_while_the_socket_breaks_raises_as_itself() -> None:
-    async def script(socket: Socket) -> None:
-        await socket.accept()
-        await socket.message()
-        await say(socket, CREATED, delta("x"))
-
-    def on_text_delta(event: Any) -> None:
-        raise ValueError("mine")
-
-    async with serve_ws(script) as server, peer(server.url) as io:
-        with pytest.raises(ValueError, match=r"^mine$"):
-            await io.write(CONTEXT, {"on_text_delta": on_text_delta})
-        assert io.state == "idle"
-
-
-async def test_a_binary_message_is_malformed() -> None:
-    async def script(socket: Socket) -> None:
-        await socket.accept()
-        await socket.message()
-        await say(socket, CREATED, delta("Half"))
-        await socket.binary(b"{}")
-        await socket.until_gone()
-
-    async with serve_ws(script) as server, peer(server.url) as io:
-        terminal = await io.write(CONTEXT)
-    assert isinstance(terminal, Error)
-    assert (terminal.kind, terminal.emitted) == (ErrorKind.MALFORMED, True)
-
-
-# -- a peer that nobody here wrote
-
-
-async def test_an_independent_server_gets_what_it_needs() -> None:
-    """The server side of the library `websockets`, sans-I/O."""
-    asked: list[Any] = []
-
-    async def script(exchange: Exchange) -> None:
-        protocol = ServerProtocol()
-        state = {"open": True}
-
-        async def flush() -> None:
-            for data in protocol.data_to_send():
-                if data:
-                    await exchange.send(data)
-                else:
-                    state["open"] = False
-
-        while state["open"] and (data := await exchange.stream.receive_some(65536)):
-            protocol.receive_data(bytes(data))
-            for event in protocol.events_received():
-                if isinstance(event, Request):
-                    protocol.send_response(protocol.accept(event))
-                    protocol.send_ping(b"are you there")
-                    continue
-                assert isinstance(event, Frame)
-                if event.opcode is Opcode.TEXT:
-                    asked.append(json.loads(bytes(event.data)))
-                    for one in answer("Hi é😀"):
-                        text = json.dumps(one, ensure_ascii=False).encode()
-                        protocol.send_text(text[:5], fin=False)
-                        protocol.send_continuation(text[5:], fin=True)
-                elif event.opcode is Opcode.CLOSE:
-                    assert protocol.close_rcvd is not None
-                    asked.append(protocol.close_rcvd.code)
-            await flush()
-
-    async with serve(script, read="nothing") as server:
-        async with peer(server.url.replace("http", "ws")) as io:
-            terminal = await io.write(CONTEXT)
-        await server.wait_idle()
-    assert isinstance(terminal, Done)
-    assert terminal.message == {"type": 3, "content": [{"type": "text", "text": "Hi é😀"}]}
-    assert [asked[0]["type"], asked[1]] == ["response.create", 1000]
-
+from .ws_peers import CONTEXT, CREATED, answer, completed, delta, peer, say
 
 # -- messages after the first
 

@@ -1,40 +1,17 @@
-"""A user's own WebSocket provider: the whole of it, and what it gets for free."""
+"""A user's own WebSocket provider, as docs/write-a-provider.md shows it, and what it gets for free."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import trio
 from trio.testing import MockClock
 
 import aiio
-from aiio.context.events import Done, Error, Send, TextDelta
-from aiio.context.types import Message
-from aiio.providers.base import Provider, ProviderIO
+from aiio.context.events import Done, Error
+from tests.examples.parrot_provider import Parrot
 from tests.ws_serving import Socket, serve_ws
-
-
-class Parrot(Provider):
-    """A server that greets, is told who asks, and answers in words: `{"word": ...}`, then `{"end": true}`."""
-
-    name = "parrot"
-    path = "/talk"
-
-    def request(self, context: Sequence[Message], io: ProviderIO) -> tuple[Mapping[str, Any], Any]:
-        """Return the headers of the handshake and the first message."""
-        said = [block["text"] for message in context for block in message["content"]]
-        return {"Authorization": f"Bearer {io.token}"}, {"model": io.current_model, "said": said}
-
-    def translate(self, native: Any, state: Any, io: ProviderIO) -> Iterator[Any]:
-        """Return what one message means."""
-        if "who" in native:
-            yield Send(b'{"name":"aiio"}')
-        if "word" in native:
-            yield TextDelta(0, native["word"])
-        if native.get("end"):
-            yield Done(done_reason="end")
 
 
 async def parrot(socket: Socket) -> None:

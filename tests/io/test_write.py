@@ -265,7 +265,9 @@ async def test_readouts(autojump_clock: MockClock) -> None:
         io.set_context_usage(used=3.7, total=100)
         io.set_context_usage(used=True, total="x")
         io.set_context_usage(used=-1, total=0)
+        io.set_context_usage(used=10**400)
         assert io.context_usage == {"used": 3, "total": 100}
+        assert env.context_window(MODEL) == 100
         io.set_plan_usage()
         assert io.plan_usage == {"quotas": {}}
         io.set_plan_usage(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ssl
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,11 +15,17 @@ from aiio.transports.http import HTTPTransport
 from aiio.transports.http_connection import HTTPConnection
 
 
+@functools.cache
+def usual_context() -> ssl.SSLContext:
+    """Return a context as an Env has it; to read the machine's certificates takes 40 ms, so there is one."""
+    return ssl.create_default_context()
+
+
 @dataclass
 class FakeEnv:
     """What the transports need of an Env."""
 
-    ssl_context: ssl.SSLContext = field(default_factory=ssl.create_default_context)
+    ssl_context: ssl.SSLContext = field(default_factory=usual_context)
     http_client: Any = None
     nursery: Any = None
 

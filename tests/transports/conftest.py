@@ -12,12 +12,12 @@ import pytest
 from aiio.transports.http import HTTPTransport
 from tests.serving import Authority
 
-from .asking import FakeEnv
+from .asking import FakeEnv, usual_context
 
 CLIENTS: dict[str, Any] = {
     "direct": lambda: None,
-    "httpx": lambda: httpx.AsyncClient(trust_env=False),
-    "httpx2": lambda: httpx2.AsyncClient(trust_env=False),
+    "httpx": lambda: httpx.AsyncClient(trust_env=False, verify=usual_context()),
+    "httpx2": lambda: httpx2.AsyncClient(trust_env=False, verify=usual_context()),
 }
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from aiio.transports.base import Frame
 from aiio.transports.framing import Framer, FrameTooLong, NDJSONDecoder, SSEDecoder, WholeBody
+from tests.fuzz.framing_laws import is_json, sse_by_the_standard
 
 from .recordings import recordings
 
@@ -31,40 +32,6 @@ def named(frames: Iterable[bytes]) -> list[tuple[bytes, str]]:
 
 def pieces(wire: bytes, size: int) -> list[bytes]:
     return [wire[i : i + size] for i in range(0, len(wire), size)]
-
-
-def by_the_standard(wire: bytes) -> tuple[list[tuple[bytes, str]], int]:
-    """The WHATWG's algorithm on the whole text, written to be obviously right; the oracle."""
-    text = wire.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    frames: list[tuple[bytes, str]] = []
-    data: list[bytes] = []
-    name, comments = b"", 0
-    *lines, last = text.split(b"\n")
-    for line in [*lines, last] if last else lines:
-        field, _, value = line.partition(b":")
-        value = value[1:] if value[:1] == b" " else value
-        if not line:
-            if any(data):
-                frames.append((b"\n".join(data), "error" if name == b"error" else ""))
-            data, name = [], b""
-        elif not field:
-            comments += 1
-        elif field == b"data":
-            data.append(value)
-        elif field == b"event":
-            name = value
-    pending = b"\n".join(data)
-    if any(data) and (is_json(pending) or pending.strip().startswith(b"[DONE]")):
-        frames.append((pending, "error" if name == b"error" else ""))
-    return frames, comments
-
-
-def is_json(data: bytes) -> bool:
-    try:
-        json.loads(data)
-    except ValueError:
-        return False
-    return True
 
 
 QUIRKS = (
@@ -90,7 +57,7 @@ QUIRK_FRAMES = [
 
 
 def test_the_oracle_knows_the_quirks() -> None:
-    assert by_the_standard(QUIRKS) == (QUIRK_FRAMES, 3)
+    assert sse_by_the_standard(QUIRKS) == (QUIRK_FRAMES, 3)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 1000])
@@ -126,7 +93,7 @@ def test_sse_is_the_standard_whatever_the_cut(wire: bytes, cuts: list[int], bom:
     places = [0, *sorted(min(cut, len(wire)) for cut in cuts), len(wire)]
     decoder = SSEDecoder()
     chunks = [wire[a:b] for a, b in pairwise(places)]
-    assert (named(run(decoder, chunks)), decoder.keepalives) == by_the_standard(wire)
+    assert (named(run(decoder, chunks)), decoder.keepalives) == sse_by_the_standard(wire)
 
 
 @given(data=st.binary(max_size=60), cut=st.integers(0, 60))
@@ -138,7 +105,7 @@ def test_sse_takes_any_bytes(data: bytes, cut: int) -> None:
 @pytest.mark.parametrize("path", recordings(".sse"), ids=lambda path: path.name)
 def test_recorded_streams_cut_in_pieces(path: Path) -> None:
     wire = path.read_bytes()
-    frames, comments = by_the_standard(wire)
+    frames, comments = sse_by_the_standard(wire)
     for size in (1, 37, 1460, len(wire)):
         decoder = SSEDecoder()
         found = named(run(decoder, pieces(wire, size)))

@@ -13,9 +13,10 @@ import wsproto.utilities
 from trio.testing import MockClock
 
 from aiio.env.errors import ErrorKind, ProviderError
-from aiio.transports import ws_connection, ws_errors
+from aiio.transports import websocket, ws_connection, ws_errors
 from aiio.transports.base import TransportRequest
 from aiio.transports.websocket import WebSocketTransport
+from aiio.transports.ws_connect import open_stream
 from aiio.transports.ws_errors import close_fault, library_fault
 from aiio.transports.ws_wire import Wire
 from tests.serving import half_close, hang, reset
@@ -387,15 +388,39 @@ async def test_300_sockets_half_of_them_cancelled(autojump_clock: MockClock) -> 
 # -- the stream between us and the library
 
 
-async def test_a_send_that_breaks_tears_the_wire() -> None:
+@pytest.mark.parametrize("accepted", [False, True])
+async def test_a_send_that_breaks_tears_the_wire(accepted: bool) -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     changes: list[int] = []
     wire = Wire(ours, "p:1", lambda: changes.append(1))
+    wire._accepted = accepted
     await wire.wait_send_all_might_not_block()
     await theirs.aclose()
     with pytest.raises(trio.BrokenResourceError):
         await wire.send_all(b"\x81\x01a")
     assert wire.torn
     assert isinstance(wire.broken, trio.BrokenResourceError)
+    assert (wire.failure is not None, len(changes)) == (not accepted, not accepted)  # it was the handshake
     await wire.aclose()
-    assert (wire.closed, changes) == (True, [1])
+    assert (wire.closed, len(changes)) == (True, 1 + (not accepted))
+
+
+async def test_B4_a_connection_reset_before_the_handshake_is_sent_is_a_fault_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server that is killed resets what waits in its backlog. Found by the soak: it hung until a limit."""
+    listener = trio.socket.socket()
+    await listener.bind(("127.0.0.1", 0))
+    listener.listen(1)
+
+    async def opened_and_reset(*where: Any) -> trio.abc.Stream:
+        stream = await open_stream(*where)
+        listener.close()
+        return stream
+
+    monkeypatch.setattr(websocket, "open_stream", opened_and_reset)
+    with trio.fail_after(5):
+        found = await ask_ws(f"ws://127.0.0.1:{listener.getsockname()[1]}", b"x")
+    assert isinstance(found.error, ProviderError)
+    assert (found.error.kind, found.error.retryable) == (ErrorKind.NETWORK, True)
+    assert found.error.detail["phase"] == "send"
