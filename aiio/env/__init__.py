@@ -1,7 +1,9 @@
 """What the process knows: settings, endpoints, credentials, tools, and who is in flight."""
 
+from .access import Access, Question
 from .auth import Secret, read_credential
 from .background import Background
+from .detect import Search
 from .durations import (
     DEFAULT_CONNECT_TIMEOUT_MS,
     DEFAULT_STUCK_TIMEOUT_MS,
@@ -10,11 +12,12 @@ from .durations import (
     parse_duration,
     try_duration,
 )
-from .endpoints import KNOWN_ENDPOINTS, Endpoint, split_selector
+from .endpoints import KNOWN_ENDPOINTS, Endpoint, KnownEndpoint, split_selector
 from .env import Address, Env, open_env
 from .errors import ErrorKind, HttpStatusError, ProviderError, classify_error, depletion_error
 from .ledger import Ledger
 from .listeners import EnvEvent, ListenerHandle
+from .safe import SafeEnv
 from .scrub import Scrubber
 from .settings import Settings
 from .tools import Tool, ToolCatalog
@@ -24,6 +27,7 @@ __all__ = [
     "DEFAULT_STUCK_TIMEOUT_MS",
     "DEFAULT_TIMEOUT_MS",
     "KNOWN_ENDPOINTS",
+    "Access",
     "Address",
     "Background",
     "Duration",
@@ -32,10 +36,14 @@ __all__ = [
     "EnvEvent",
     "ErrorKind",
     "HttpStatusError",
+    "KnownEndpoint",
     "Ledger",
     "ListenerHandle",
     "ProviderError",
+    "Question",
+    "SafeEnv",
     "Scrubber",
+    "Search",
     "Secret",
     "Settings",
     "Tool",

@@ -45,13 +45,13 @@ class ConfigFiles:
     """The user's folder, which may not exist; None: files are off, nothing is read or written."""
     project: Path | None = None
     """The working directory then, without symbolic links; None: there is none, or files are off."""
-    layers: tuple[Layer, ...] = ()
+    layers: tuple[Layer, ...] = field(default=(), repr=False)
     """Lowest first: the user's settings, the user's credentials, the project's settings."""
-    introduced: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    introduced: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     """Endpoints that only the project's file knows."""
     local: frozenset[str] = frozenset()
     """Endpoints whose credential counts in this folder only."""
-    stored: Mapping[str, Any] = field(default_factory=dict)
+    stored: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Records by endpoint, as the user's credentials file has them."""
     notes: tuple[str, ...] = ()
     """What was ignored and why: sentences for people. The log has them as warnings."""

@@ -16,7 +16,7 @@ import trio
 from aiio.context.events import ErrorKind
 from aiio.context.log import get_logger
 
-from .auth import SECRET_KEYS
+from .auth import CREDENTIAL_KEYS, SECRET_KEYS
 from .config_files import PROJECTS, ConfigFiles
 from .credential_file import CredentialFile, Keyring, revealed
 from .errors import ProviderError
@@ -86,24 +86,27 @@ class CredentialKeeper:
         async with self._lock:
             in_keyring = await self._keep(self._file, section, name, pinned, store)
             self._settings.set_auth(name, data)
-        self._places[name] = KEYRING if in_keyring else str(self._file.path)
-        self.given.discard(name)
+        if pinned.keys() & {"auth", *CREDENTIAL_KEYS}:
+            self._places[name] = KEYRING if in_keyring else str(self._file.path)
+            self.given.discard(name)
         if where == "local":
             self._local.add(name)
 
-    async def remove(self, name: str, scope: str | None) -> bool:
-        """Forget the credential of endpoint *name*; see `Env.auth_remove`."""
+    async def remove(self, name: str, scope: str | None, *, whole: bool = False) -> bool:
+        """Forget the credential of endpoint *name*; see `Env.auth_remove`. *whole*: its record with it."""
         found = "auth" in self._settings.record(name)
         await trio.lowlevel.checkpoint()
         if self._file is not None:
             async with self._lock:
                 for where in SCOPES if scope is None else (scope,):
                     if where == "package" or self._files.project is not None:
-                        found |= await self._drop(self._file, self._section(name, where))
+                        found |= await self._drop(self._file, self._section(name, where), whole=whole)
         if found:
             self._settings.set_auth(name, {"auth": None})
         self._places.pop(name, None)
         self.given.discard(name)
+        if scope != "package":
+            self._local.discard(name)
         return found
 
     async def load(self) -> None:
@@ -189,12 +192,12 @@ class CredentialKeeper:
             await self._forget(section)
         return kept
 
-    async def _drop(self, file: CredentialFile, section: tuple[str, ...]) -> bool:
-        before = (await _in_thread(file.read, section)).get("auth")
-        if before is None:
+    async def _drop(self, file: CredentialFile, section: tuple[str, ...], *, whole: bool) -> bool:
+        before = await _in_thread(file.read, section)
+        if not before or not (whole or before.get("auth") is not None):
             return False
-        await _in_thread(file.change, section, _without_auth)
-        if _in_keyring(before):
+        await _in_thread(file.change, section, _nothing if whole else _without_auth)
+        if _in_keyring(before.get("auth")):
             await self._forget(section)
         return True
 
@@ -247,6 +250,10 @@ def _without_secrets(record: dict[str, Any]) -> dict[str, Any]:
 
 def _without_auth(record: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if key != "auth"}
+
+
+def _nothing(record: dict[str, Any]) -> dict[str, Any]:
+    return {}
 
 
 def _in_keyring(auth: Any) -> TypeGuard[Mapping[str, Any]]:

@@ -1,102 +1,116 @@
-"""Which of the usual local servers run here: each is asked once, side by side, in a moment.
+"""What runs on this machine: every dialect looks for its servers, side by side, in a moment.
 
-Only this machine is asked. An endpoint that was configured to lie elsewhere is left alone.
+What a dialect may look for it says itself (`detect_endpoints`); here are the limits. Only this machine is
+asked, without credentials: whoever listens there may be anybody.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import trio
 
+from aiio.context.log import get_logger
+
+from .endpoints import checked_name
 from .errors import ProviderError
 from .fetch import Network, fetch_json
 
+_FOR_ANSWERS = 0.9  # of the time for a search: the rest is for making something of them
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalServer:
-    """How a kind of server is told from whatever else may listen on its port."""
-
-    endpoint: str
-    """The known endpoint it stands for."""
-    path: str
-    """Asked with GET, from the root of its URL."""
-    models: Callable[[Any], dict[str, dict[str, Any]] | None]
-    """Given the JSON answer, returns its models; None: it is another server."""
+Found = dict[str, dict[str, Any]]
+"""By name of an endpoint: `{provider, url, auth?, models?, dynamic?}`."""
 
 
-def _ollama(data: Any) -> dict[str, dict[str, Any]] | None:
-    entries = data.get("models") if isinstance(data, Mapping) else None
-    if not isinstance(entries, list):
-        return None
-    return _named(entries, "name")
-
-
-def _owned_by(owner: str) -> Callable[[Any], dict[str, dict[str, Any]] | None]:
-    def models(data: Any) -> dict[str, dict[str, Any]] | None:
-        entries = data.get("data") if isinstance(data, Mapping) else None
-        ours = [entry for entry in entries if _is_owned(entry, owner)] if isinstance(entries, list) else []
-        return _named(ours, "id") if ours else None
-
-    return models
-
-
-def _is_owned(entry: Any, owner: str) -> bool:
-    return isinstance(entry, Mapping) and str(entry.get("owned_by", "")).lower() == owner
-
-
-def _named(entries: list[Any], key: str) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for entry in entries:
-        if isinstance(entry, Mapping) and isinstance(entry.get(key), str):
-            length = entry.get("max_model_len")
-            found[entry[key]] = {"context_window": length} if type(length) is int and length > 0 else {}
-    return found
-
-
-# Source: the servers' own API pages, read 2026-11-30. All three answer these without a key.
-LOCAL_SERVERS = (
-    LocalServer(endpoint="ollama", path="/api/tags", models=_ollama),
-    LocalServer(endpoint="llamacpp", path="/v1/models", models=_owned_by("llamacpp")),
-    LocalServer(endpoint="vllm", path="/v1/models", models=_owned_by("vllm")),
-)
-
-
-async def detect(
-    network: Network, urls: Mapping[str, str], limit: float
-) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the models of the servers that answer, by endpoint.
+class Search:
+    """What `detect_endpoints` of a dialect may look at.
 
     Args:
-      urls: base URLs of the endpoints to look for.
-      limit: seconds for all of them together.
+      network: carries requests.
+      settings: the whole settings tree; read, never changed.
+      endpoints: the settings of the endpoints that speak the dialect, by name, secrets masked.
+      environ: environment variables.
+      limit: seconds for the whole search.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        settings: Mapping[str, Any],
+        endpoints: Mapping[str, Mapping[str, Any]],
+        environ: Mapping[str, str],
+        limit: float,
+    ) -> None:
+        self._network = network
+        self._limit = limit * _FOR_ANSWERS
+        self.settings = settings
+        self.endpoints = endpoints
+        self.environ = environ
+
+    async def ask(self, urls: Iterable[str]) -> dict[str, Any]:
+        """GET all *urls* side by side, and return the JSON values of the answers, by URL.
+
+        A URL that does not name this machine is not asked. Who does not answer in time, or with something
+        else than JSON, is missing. Always a checkpoint.
+        """
+        answers: dict[str, Any] = {}
+
+        async def fetch(url: str) -> None:
+            with contextlib.suppress(ProviderError):  # nobody, or somebody else
+                answers[url] = await fetch_json(
+                    self._network, url, {}, endpoint="local servers", limit=math.inf
+                )
+
+        with trio.move_on_after(self._limit):
+            async with trio.open_nursery() as nursery:
+                for url in filter(is_loopback, dict.fromkeys(urls)):
+                    nursery.start_soon(fetch, url, name="aiio.detect")
+        return answers
+
+
+async def detect(searches: Iterable[tuple[Any, Search]], limit: float) -> Found:
+    """Return what the dialects find; of one name the first dialect's.
+
+    Args:
+      searches: dialects and what each may look at.
+      limit: seconds each may take; they look side by side. One that fails or takes longer finds nothing.
 
     Cancellation: safe. Always a checkpoint.
     """
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+    found: dict[int, Found] = {}
 
-    async def ask(server: LocalServer, url: str) -> None:
-        parts = urlsplit(url)
-        place = urlunsplit((parts.scheme, parts.netloc, server.path, "", ""))
+    async def look(place: int, provider: Any, search: Search) -> None:
         try:
-            data = await fetch_json(network, place, {}, endpoint=server.endpoint, limit=limit)
-        except ProviderError:
-            return  # nobody, or somebody else
-        models = server.models(data)
-        if models is not None:
-            found[server.endpoint] = models
+            with trio.move_on_after(limit):
+                found[place] = _checked(await provider.detect_endpoints(search), provider.name)
+        except Exception as exc:  # noqa: BLE001  # a plug-in's, and nobody asked for this one in particular
+            get_logger().debug("detect.failed", provider=provider.name, error=type(exc).__name__)
 
-    with trio.move_on_after(limit):
-        async with trio.open_nursery() as nursery:
-            for server in LOCAL_SERVERS:
-                url = urls.get(server.endpoint)
-                if url is not None and is_loopback(url):
-                    nursery.start_soon(ask, server, url)
-    return {server.endpoint: found[server.endpoint] for server in LOCAL_SERVERS if server.endpoint in found}
+    async with trio.open_nursery() as nursery:
+        for place, (provider, search) in enumerate(searches):
+            nursery.start_soon(look, place, provider, search, name="aiio.detect")
+    merged: Found = {}
+    for _, endpoints in sorted(found.items()):
+        for name, facts in endpoints.items():
+            merged.setdefault(name, facts)
+    return merged
+
+
+def _checked(given: Any, provider: str) -> Found:
+    """Return the usable part of what a hook returned."""
+    found: Found = {}
+    for name, facts in given.items():
+        url = facts.get("url")
+        if not isinstance(url, str) or not urlsplit(url).netloc:
+            raise ValueError(f"the URL of {name!r} is not absolute")
+        found[checked_name(name)] = {**facts, "provider": facts.get("provider") or provider}
+    return found
 
 
 def is_loopback(url: str) -> bool:

@@ -8,23 +8,33 @@ from typing import Any
 from aiio.context.events import ErrorKind
 
 from .auth import Secret, read_credential, record_token
-from .endpoints import KNOWN_ENDPOINTS, Endpoint, KnownEndpoint, environment_url
+from .endpoints import Endpoint, KnownEndpoint, environment_url
 from .errors import ProviderError
+from .presets import Presets
 from .settings import Settings, introduces
 
 _UNKNOWN = KnownEndpoint(key_required=False)
 
 
 class Directory:
-    """Endpoints as *settings* and *environ* have them at the moment of each call; both are live."""
+    """Endpoints as *settings*, *environ* and *presets* have them at the moment of each call; all are live."""
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+    def __init__(self, settings: Settings, environ: Mapping[str, str], presets: Presets) -> None:
         self._settings = settings
         self._environ = environ
+        self._presets = presets
 
     def names(self) -> list[str]:
         """All endpoints: the known ones, then those the settings add."""
-        return list(dict.fromkeys([*KNOWN_ENDPOINTS, *self._settings.endpoint_names()]))
+        return list(dict.fromkeys([*self._presets.names(), *self._settings.endpoint_names()]))
+
+    def shown_names(self) -> list[str]:
+        """Those of `names` that are not secret."""
+        return [name for name in self.names() if self.settings(name).get("secret") is not True]
+
+    def configured(self, name: str) -> bool:
+        """Tell whether the settings themselves introduce endpoint *name*."""
+        return bool(self._settings.policy(name)) or introduces(self._settings.record(name))
 
     def settings(self, name: str, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the settings of endpoint *name*: a fresh dict, secrets masked. ValueError: unknown."""
@@ -58,18 +68,16 @@ class Directory:
             policy=merged,
         )
 
-    def credential(self, name: str, overrides: Mapping[str, Any] | None = None) -> Secret | None:
-        """Return the credential for endpoint *name*: the overrides', the record's, or the environment's.
+    def credential(self, endpoint: Endpoint) -> Secret | None:
+        """Return the credential for *endpoint*: its own (the overrides', the record's), or the environment's.
 
         None: it has none and needs none.
 
         Raises:
-          ValueError: unknown endpoint.
           ProviderError: kind auth; it needs one and has none (the text says where to put it), or the
             one it has can't be sent.
         """
-        endpoint = self.endpoint(name, overrides)
-        found = self._found(endpoint)
+        name, found = endpoint.name, self._found(endpoint)
         if found is not None:
             return read_credential(*found)
         if not endpoint.key_required:
@@ -110,9 +118,9 @@ class Directory:
         filled = [name for name in present if self._environ[name].strip()]
         return next(iter(filled or (present if blank else [])), None)
 
-    def url(self, name: str, overrides: Mapping[str, Any] | None = None) -> str:
-        """Return the base URL of endpoint *name*. ProviderError (provider): none; says where to put it."""
-        endpoint = self.endpoint(name, overrides)
+    def url(self, endpoint: Endpoint) -> str:
+        """Return the base URL of *endpoint*. ProviderError (provider): none; says where to put it."""
+        name = endpoint.name
         if endpoint.url:
             return str(endpoint.url)
         places = [f"{variable} in the environment" for variable in self._known(name).url_env]
@@ -122,13 +130,14 @@ class Directory:
         )
 
     def _known(self, name: str) -> KnownEndpoint:
-        known = KNOWN_ENDPOINTS.get(name)
+        configured = self.configured(name)
+        known = self._presets.get(name, seek=not configured)
         if known is not None:
             return known
-        if self._settings.policy(name) or introduces(self._settings.record(name)):
+        if configured:
             return _UNKNOWN
         raise ValueError(
-            f"unknown endpoint {name!r}; known: {', '.join(self.names())}. "
+            f"unknown endpoint {name!r}; known: {', '.join(self.shown_names())}. "
             "Add one with env.register_endpoint(name, url=...) or in settings['providers']"
         )
 

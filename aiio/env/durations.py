@@ -15,8 +15,11 @@ Duration: TypeAlias = int | float | str | timedelta
 """Milliseconds as a bare number, `"250ms" | "30s" | "17m" | "1.5h" | "never"`, a `timedelta`, `math.inf`."""
 
 DEFAULT_TIMEOUT_MS = 1_048_575
+"""Milliseconds from admission to the last byte, where nothing else is set."""
 DEFAULT_CONNECT_TIMEOUT_MS = 30_000
+"""Milliseconds to the response head, before 1 ms for each byte of the request body is added."""
 DEFAULT_STUCK_TIMEOUT_MS = 120_000
+"""Milliseconds between two pieces of message data."""
 
 _TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*", re.IGNORECASE)
 _MOST_BITS = 64  # far more milliseconds than anybody waits, and far fewer than overflow a float

@@ -48,7 +48,11 @@ class KnownEndpoint:
 
     url: str | None = None
     provider: str = DEFAULT_PROVIDER
+    label: str = ""
+    """Its name for people; empty: the name it is known by."""
     env_keys: tuple[str, ...] = ()
+    key_prefix: str = ""
+    """How its keys usually begin: a hint for people, other forms exist."""
     url_env: tuple[str, ...] = ()
     """Environment variables that may hold the URL."""
     url_suffix: str = ""
@@ -61,7 +65,7 @@ class KnownEndpoint:
     embedded: bool = False
     quirks: Mapping[str, Any] = field(default_factory=dict)
     more: Mapping[str, Any] = field(default_factory=dict)
-    """Further policy."""
+    """Further policy: `oauth`, `secret`, limits."""
 
     def policy(self) -> dict[str, Any]:
         """Return this as the lowest layer of the endpoint's settings."""
@@ -88,10 +92,12 @@ _SELF_HOSTED = {**_COMPATIBLE, "system_first": True}
 LOCAL_CONTEXT_WINDOW = 2048
 """Tokens a slot of the embedded server holds unless `settings["local"]["context_window"]` says more."""
 
+# Key prefixes: the providers' pages on API keys, read 2026-11-30.
 KNOWN_ENDPOINTS: dict[str, KnownEndpoint] = {
     "openai": KnownEndpoint(
         url="https://api.openai.com/v1",
         env_keys=("OPENAI_API_KEY",),
+        key_prefix="sk-",
         url_env=("OPENAI_BASE_URL",),
         quirks={
             "max_tokens_field": "max_completion_tokens",
@@ -114,6 +120,7 @@ KNOWN_ENDPOINTS: dict[str, KnownEndpoint] = {
         url="https://api.anthropic.com",
         provider="anthropic",
         env_keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        key_prefix="sk-ant-",
         url_env=("ANTHROPIC_BASE_URL",),
         bearer_keys=("ANTHROPIC_AUTH_TOKEN",),
     ),
@@ -121,6 +128,7 @@ KNOWN_ENDPOINTS: dict[str, KnownEndpoint] = {
         url="https://generativelanguage.googleapis.com/v1beta",
         provider="gemini",
         env_keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        key_prefix="AI",
     ),
     "ollama": KnownEndpoint(
         url="http://127.0.0.1:11434",
@@ -133,15 +141,20 @@ KNOWN_ENDPOINTS: dict[str, KnownEndpoint] = {
     "openrouter": KnownEndpoint(
         url="https://openrouter.ai/api/v1",
         env_keys=("OPENROUTER_API_KEY",),
+        key_prefix="sk-or-",
         quirks={**_COMPATIBLE, "reasoning_replay": "reasoning_details", "files": "part"},
     ),
     "deepseek": KnownEndpoint(
         url="https://api.deepseek.com",
         env_keys=("DEEPSEEK_API_KEY",),
+        key_prefix="sk-",
         quirks={**_COMPATIBLE, "reasoning_replay": "reasoning_content"},
     ),
     "groq": KnownEndpoint(
-        url="https://api.groq.com/openai/v1", env_keys=("GROQ_API_KEY",), quirks={**_COMPATIBLE}
+        url="https://api.groq.com/openai/v1",
+        env_keys=("GROQ_API_KEY",),
+        key_prefix="gsk_",
+        quirks={**_COMPATIBLE},
     ),
     "mistral": KnownEndpoint(
         url="https://api.mistral.ai/v1",
@@ -159,6 +172,7 @@ KNOWN_ENDPOINTS: dict[str, KnownEndpoint] = {
     "xai": KnownEndpoint(
         url="https://api.x.ai/v1",
         env_keys=("XAI_API_KEY",),
+        key_prefix="xai-",
         quirks={**_COMPATIBLE, "reasoning_in_completion": False},
     ),
     "vllm": KnownEndpoint(

@@ -10,8 +10,9 @@ import trio
 
 from aiio.context.events import ErrorKind
 
-from .errors import ProviderError, classify_error
+from .errors import HttpStatusError, ProviderError, classify_error
 from .registry import load_object
+from .scrub import Scrubber
 
 _REQUEST = "aiio.transports.base:TransportRequest"  # by name: this room depends on no transport
 _CLOSE_LIMIT = 2.0  # seconds
@@ -20,6 +21,11 @@ _LARGEST = 32 << 20  # bytes of an answer; OpenRouter's list of models is under 
 
 class Network(Protocol):
     """What is needed of an Env."""
+
+    @property
+    def scrubber(self) -> Scrubber:
+        """Knows the credentials that were read."""
+        ...
 
     def transport(self, url: str) -> Any:
         """Return the transport for *url*."""
@@ -59,16 +65,42 @@ async def fetch_json(
         max_frame_bytes=_LARGEST,
         max_response_bytes=_LARGEST,
     )
+    fault = ProviderError(
+        ErrorKind.NETWORK, f"the server of {endpoint!r} did not answer in {limit:g} s", code="too_slow"
+    )
     with trio.move_on_after(limit):
         try:
             return _decoded(await _body(network, request), endpoint)
-        except ProviderError:
-            raise
-        except Exception as exc:
-            raise classify_error(exc, endpoint) from exc
-    raise ProviderError(
-        ErrorKind.NETWORK, f"the server of {endpoint!r} did not answer in {limit:g} s", code="too_slow"
-    )
+        except Exception as exc:  # noqa: BLE001  # raised below: behind it the one that may quote a credential
+            fault = without_secrets(exc, network.scrubber, endpoint)
+    raise fault
+
+
+def without_secrets(error: Exception, scrubber: Scrubber, endpoint: str | None = None) -> ProviderError:
+    """Return *error* classified, its texts scrubbed; servers and plug-ins quote what they were given.
+
+    What it came from stays its cause if that shows no credential. Raise it where *error* is not handled any
+    more, or Python puts *error* behind it.
+    """
+    status = isinstance(error, HttpStatusError)
+    if isinstance(error, HttpStatusError):
+        headers: Mapping[str, str] = scrubber.data(error.headers)
+        body = scrubber.text(error.body)
+        error = HttpStatusError(error.status, scrubber.text(error.status_text), body, headers)
+    fault = classify_error(error, endpoint)
+    scrubbed = ProviderError(fault.kind, scrubber.text(fault.message), scrubber.data(fault.detail))
+    scrubbed.__cause__ = fault.__cause__ if status or _is_clean(fault.__cause__, scrubber) else None
+    return scrubbed
+
+
+def _is_clean(error: BaseException | None, scrubber: Scrubber) -> bool:
+    """Tell whether *error*, and what it came from, shows no credential."""
+    while error is not None:
+        shown = f"{error} {error!r} {vars(error)}"
+        if scrubber.text(shown) != shown:
+            return False
+        error = error.__cause__ or error.__context__
+    return True
 
 
 async def _body(network: Network, request: Any) -> bytes:

@@ -17,13 +17,13 @@ import trio
 class Ledger:
     """Who is in flight, who waits; first come, first served. For one trio run.
 
-    ```python
-    await ledger.acquire(io)
-    try:
-        ...
-    finally:
-        ledger.release(io)
-    ```
+    Whoever acquires releases:
+
+        await ledger.acquire(io)
+        try:
+            ...
+        finally:
+            ledger.release(io)
     """
 
     def __init__(self, max_active: int | None = None) -> None:

@@ -19,29 +19,21 @@ from typing import Any, Protocol
 
 import trio
 
-from aiio.context.events import ErrorKind
 from aiio.context.log import get_logger
+from aiio.context.session_files import make_folder
 
+from .access import Access, Models
 from .errors import ProviderError
-from .fetch import Network, fetch_json
 
-FETCH_LIMIT = 20.0  # seconds for a list, all pages
 FRESH_FOR = 24 * 3600.0  # seconds a list counts as it is
-_MOST_PAGES = 20
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
-Models = dict[str, dict[str, Any]]
 
-
-class ListingEnv(Network, Protocol):
+class ListingEnv(Protocol):
     """What is needed of an Env."""
 
-    def provider(self, key: str) -> Any:
-        """Return the class of a dialect."""
-        ...
-
-    async def resolve(self, name: str) -> Any:
-        """Return the address of an endpoint: `url`, `credential`."""
+    async def access(self, name: str) -> Access:
+        """Return the way to the server of an endpoint."""
         ...
 
     def endpoint_settings(self, name: str) -> dict[str, Any]:
@@ -53,7 +45,7 @@ class ModelLists:
     """The lists of one Env.
 
     Args:
-      env: asked for addresses, dialects and transports.
+      env: asked for the way to servers.
       folder: where lists are kept between runs; None: nowhere.
       clock: epoch seconds.
     """
@@ -83,6 +75,15 @@ class ModelLists:
         """Remember a list for as long as the Env lives."""
         self._lists[name] = (self._clock(), models)
 
+    def forget(self, name: str) -> None:
+        """Forget the list of endpoint *name*, the one on the disk too."""
+        self._looked.add(name)
+        self._lists.pop(name, None)
+        path = self._file(name)
+        if path is not None:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+
     async def get(self, name: str, *, refresh: bool = False) -> Models:
         """Return the list of endpoint *name*, asked anew with *refresh* or when it is a day old.
 
@@ -107,30 +108,11 @@ class ModelLists:
 
         Cancellation: safe. Always a checkpoint.
         """
-        settings = self._env.endpoint_settings(name)
-        provider = self._env.provider(str(settings["provider"]))
-        address = await self._env.resolve(name)
-        token = None if address.credential is None else address.credential.reveal()
-        models: Models = {}
-        after: str | None = None
-        deadline = trio.current_time() + FETCH_LIMIT
-        for _ in range(_MOST_PAGES):
-            request = _asked(provider, name, address.url, settings, token, after)
-            url, headers = request
-            left = max(deadline - trio.current_time(), 0.001)
-            page = await fetch_json(self._env, url, headers, endpoint=name, limit=left, settings=settings)
-            try:
-                models.update(provider.read_models(page))
-                after = provider.next_models(page)
-            except Exception as exc:
-                raise ProviderError(
-                    ErrorKind.MALFORMED, f"the server of {name!r} answered with no list of models"
-                ) from exc
-            if after is None:
-                break
+        access = await self._env.access(name)
+        models = await access.models()
         self.put(name, models)
         if self._folder is not None:
-            await trio.to_thread.run_sync(self._write, name, address.url, models, abandon_on_cancel=False)
+            await trio.to_thread.run_sync(self._write, name, access.url, models, abandon_on_cancel=False)
         return copy.deepcopy(models)
 
     async def fetch_all(self, names: Iterable[str], limit: float) -> dict[str, Models]:
@@ -182,9 +164,13 @@ class ModelLists:
             return
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(os.path.abspath(path.parent))
             text = json.dumps({"of": _mark(url), "fetched": self._clock(), "models": models})
-            draft.write_text(text, "utf-8", "replace")
+            draft.unlink(missing_ok=True)
+            # For the user alone: names of deployments and fine-tuned models may be private.
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "w", encoding="utf-8", errors="replace") as file:
+                file.write(text)
             os.replace(draft, path)
 
 
@@ -200,23 +186,3 @@ def over(configured: object, fetched: Mapping[str, Any]) -> Models:
         for model, facts in source.items():
             merged.setdefault(model, {}).update(copy.deepcopy(facts) if isinstance(facts, Mapping) else {})
     return merged
-
-
-def _asked(
-    provider: Any, name: str, url: str, settings: Mapping[str, Any], token: str | None, after: str | None
-) -> tuple[str, Mapping[str, str]]:
-    """Return the request of *provider* for a page. ProviderError: it has none, or fails to make it."""
-    try:
-        request = provider.models_request(url, settings, token, after)
-    except Exception as exc:
-        raise ProviderError(
-            ErrorKind.PROVIDER, f"can't ask {name!r} for its models: {type(exc).__name__}: {exc}"
-        ) from exc
-    if request is None:
-        raise ProviderError(
-            ErrorKind.PROVIDER,
-            f"the dialect {provider.name!r} of endpoint {name!r} has no list of models",
-            code="no_listing",
-        )
-    asked: tuple[str, Mapping[str, str]] = request
-    return asked

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,10 +41,16 @@ PROVIDER_CONTRACT = "aiio.providers.base:check_provider"
 
 
 class Registry:
-    """Providers and transports of one Env."""
+    """Providers and transports of one Env.
 
-    def __init__(self, env: Any) -> None:
+    Args:
+      env: transports are made with it.
+      on_provider: told of every dialect that is not built in when it comes.
+    """
+
+    def __init__(self, env: Any, on_provider: Callable[[Any], None] = lambda cls: None) -> None:
         self._env = env
+        self._on_provider = on_provider
         self._providers: dict[str, Any] = {}
         self._transports: dict[str, Any] = {}
         self._made: dict[type, Any] = {}  # one transport object per class, however many schemes it serves
@@ -59,22 +66,32 @@ class Registry:
         """
         load_object(PROVIDER_CONTRACT)(cls)
         self._providers[cls.name] = cls
+        self._on_provider(cls)
+
+    def installed_provider(self, key: str) -> Any:
+        """Return the dialect that is installed as *key*, None: there is none. ProviderError: it is broken."""
+        if key not in self._providers and key not in BUILTIN_PROVIDERS:
+            found = from_entry_points("aiio.providers", key)
+            if found is None:
+                return None
+            _check_plugin(key, found)
+            self._providers[key] = found
+            self._on_provider(found)
+        return self.provider(key)
 
     def provider(self, key: str) -> Any:
         """Return the class of dialect *key*. ProviderError: there is none, or it can't be imported."""
         if key not in self._providers:
             where = BUILTIN_PROVIDERS.get(key)
-            found = load_object(where) if where else from_entry_points("aiio.providers", key)
-            if found is None:
+            if where is not None:
+                self._providers[key] = load_object(where)
+            elif self.installed_provider(key) is None:
                 known = ", ".join(self.provider_keys())
                 raise ProviderError(
                     ErrorKind.PROVIDER,
                     f"unknown provider {key!r}; known: {known}. Add one with env.register_provider(cls)",
                     code="unknown_provider",
                 )
-            if where is None:
-                _check_plugin(key, found)
-            self._providers[key] = found
         return self._providers[key]
 
     def register_transport(self, scheme: str, transport: Any) -> None:

@@ -9,11 +9,13 @@ URL) is masked whether or not anybody knew it.
 from __future__ import annotations
 
 import base64
+import html
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
-from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from .auth import MASK, Secret
 
@@ -44,32 +46,56 @@ SECRET_FIELDS = frozenset(
 )
 """Names whose value is a credential, in headers and in data; `-` and `_` are one, case does not count."""
 
-_IN_TEXT = (
-    r"proxy[-_]authorization|authorization|x[-_]api[-_]key|x[-_]goog[-_]api[-_]key|x[-_]auth[-_]token"
-    r"|ocp[-_]apim[-_]subscription[-_]key|api[-_]?key|set[-_]cookie|access[-_]token|refresh[-_]token"
-    r"|id[-_]token|client[-_]secret|private[-_]key|password|passwd"
+_KEYS = "api|access|auth|private|secret|signing|subscription|functions|virtual"
+"""What a key is called that is a credential; a `cache_key` or `primary_key` is none."""
+_SECRET_ENDING = re.compile(
+    rf".*?(?:(?:^|_)(?:authorization|cookie|password|passwd|passphrase|(?:{_KEYS})_?key)"
+    r"|_(?:auth|secret|token))"
 )
+"""How names of headers and variables end that hold a credential: `X-Vault-Token`, `OPENAI_API_KEY`."""
+_NO_SECRETS = frozenset(
+    {"continuation_token", "next_page_token", "page_token", "max_token", "include_secret"}
+)
+"""Names that end like one, and hold none."""
+_LONGEST_NAME = 100
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+# The names above as they stand in text. A word before them is part of it (`OPENAI_API_KEY`).
+_IN_TEXT = (
+    rf"(?:{_KEYS})[-_]?key|access[-_]token|refresh[-_]token|id[-_]token|client[-_]secret|password|passwd"
+    r"|passphrase"
+)
+_ENDINGS = r"(?<=[-_])(?:auth|secret|token)"
 _QUERY = (
-    r"key|api[-_]?key|token|access[-_]token|refresh[-_]token|auth|sig|signature"
+    rf"key|(?:{_KEYS})[-_]?key|(?:[\w-]+[-_])?token|auth|sig|(?:[\w-]+-)?signature|code"
     r"|secret|client[-_]secret|password"
 )
+_SCHEMES = r"(?:(?:bearer|basic|token|digest|negotiate|api-?key|aws4-hmac-sha256)\s+)"
+_VALUE = r"[^\s\"'\\,;&<>)}\]]+"
+_IS = r"\\?[\"']?\s*[:=,]\s*(?:\[\s*)?(?:b(?=[\"']))?\\?[\"']?"
+"""What stands between a name and its value: in text, in JSON, in a Python repr (of bytes too)."""
 _BY_NAME = re.compile(
-    # A header or a field, as text, as JSON or as a Python repr (of bytes too).
-    rf"(?P<field>\b(?:{_IN_TEXT})\b\\?[\"']?\s*[:=,]\s*(?:b(?=[\"']))?\\?[\"']?(?:bearer\s+|basic\s+)?)"
-    r"[^\s\"'\\,;&<>)}\]]+"
+    # A header that may hold several words: all of them.
+    rf"(?P<header>(?<![a-z0-9])(?:authorization|(?:set-|set_)?cookie)\b{_IS}{_SCHEMES}?)"
+    rf"{_VALUE}(?:\s+(?=\S*\d)[\w.~+/=-]{{8,}}|[,;]?\s+[\w.-]+=\"?{_VALUE}\"?)*"
+    rf"|(?P<field>(?<![a-z0-9])(?:{_IN_TEXT})\b{_IS}{_SCHEMES}?){_VALUE}"
+    rf"|(?P<ending>{_ENDINGS}\b{_IS}{_SCHEMES}?)(?={_VALUE[:-1]}{{6}}){_VALUE}"
     rf"|(?P<query>[?&](?:{_QUERY})=)[^&\s\"'<>#\\]+"
     r"|(?P<scheme>\b(?:bearer|basic)\s+)(?=\S*[\d=])[A-Za-z0-9._~+/=-]{8,}"
-    r"|(?P<user>://)[^/?#@\s\"'<>]+(?=@)",
+    r"|(?P<user>://)[^/?#\s\"'<>]+(?=@)",
     re.IGNORECASE,
 )
-_HINTS = ("auth", "key", "token", "secret", "pass", "cookie", "bearer", "basic", "sig", "://")
+_HINTS = ("auth", "key", "token", "secret", "pass", "cookie", "bearer", "basic", "sig", "code=", "://")
 """One of these is in whatever `_BY_NAME` finds; looking for them first is a hundred times cheaper."""
 _SECRET_QUERY = re.compile(_QUERY, re.IGNORECASE)
 _HALF_MASKED = re.compile(r"([A-Za-z0-9_-]*)(?:\*{3,}|\u2026|\.{3,})([A-Za-z0-9_-]*)")
 _KEY_LIKE = re.compile(r"(?:sk|pk|rk|gsk|xai|key|hf|nvapi|AIza)(?:[-_]|(?<=AIza))", re.IGNORECASE)
 
+_PERCENT = re.compile("%[0-9A-F]{2}")
 _SHORTEST = 6
 """A shorter value is masked by name only: replacing it everywhere would eat ordinary words."""
+_TOKEN_AS_USER = 16
+"""The name of a user that has no password is a token from so many characters on."""
 _PLACEHOLDERS = frozenset(
     {"ollama", "lm-studio", "api-key", "apikey", "secret", "no-key", "not-needed", "dummy-key"}
 )
@@ -90,20 +116,41 @@ class Scrubber:
         value = secret.reveal() if isinstance(secret, Secret) else secret
         if value in self._known or len(value) < _SHORTEST or value.lower() in _PLACEHOLDERS:
             return
-        self._known.add(value)
+        self._know({value})
+
+    @classmethod
+    def joining(cls, scrubbers: Iterable[Scrubber]) -> Scrubber:
+        """Return one that knows what all of *scrubbers* know now.
+
+        One after the other would not do: the first takes what its secret has in common with another's for a
+        secret that was cut off, and the second finds half of its own only.
+        """
+        joint = cls()
+        joint._know(set().union(*(scrubber._known for scrubber in scrubbers)))
+        return joint
+
+    def _know(self, values: set[str]) -> None:
+        self._known |= values
         self._forms = {form for known in self._known for form in _forms(known)}
+        if not self._forms:
+            return
         heads = sorted(map(_head, self._forms), key=len, reverse=True)
         self._heads = re.compile("|".join(map(re.escape, heads)))
 
     def add_url(self, url: str) -> None:
-        """Remember the credentials inside *url*: the password, and query values named like a key."""
+        """Remember the credentials inside *url*: its user part, and query values named like a key."""
         try:
             parts = urlsplit(url)
-            password = parts.password
+            user, password = parts.username or "", parts.password
         except ValueError:
             return
         if password:
             self.add(password)
+            self.add(unquote(password))
+            pair = f"{unquote(user)}:{unquote(password)}"
+            self.add(base64.b64encode(pair.encode()).decode())  # as Basic authentication sends it
+        elif len(user) >= _TOKEN_AS_USER:
+            self.add(unquote(user))
         for name, value in parse_qsl(parts.query):
             if _SECRET_QUERY.fullmatch(name):
                 self.add(value)
@@ -117,6 +164,9 @@ class Scrubber:
                 isinstance(value, str) and (is_secret_name(key) or key == "auth")
             ):
                 self.add(value)
+                if isinstance(value, str) and key.lower().endswith("cookie"):
+                    for pair in value.split(";"):
+                        self.add(pair.partition("=")[2].strip())
             elif isinstance(value, str) and "://" in value:
                 self.add_url(value)
 
@@ -181,13 +231,22 @@ class Scrubber:
         return found[0]
 
 
+@lru_cache(maxsize=4096)
+def _is_secret(name: str) -> bool:
+    words = name.replace("-", "_").lower()
+    if words in SECRET_FIELDS:
+        return True
+    words = _HUMP.sub("_", name.replace("-", "_")).lower()
+    return words not in _NO_SECRETS and _SECRET_ENDING.fullmatch(words) is not None
+
+
 def is_secret_name(name: object) -> bool:
-    """Tell whether a header or field of this name holds a credential."""
-    return isinstance(name, str) and name.lower().replace("-", "_") in SECRET_FIELDS
+    """Tell whether a header, field or variable of this name holds a credential."""
+    return isinstance(name, str) and _is_secret(str(name)[-_LONGEST_NAME:])
 
 
 def _mask_named(found: re.Match[str]) -> str:
-    return f"{found['field'] or found['query'] or found['scheme'] or found['user']}{MASK}"
+    return f"{found[str(found.lastgroup)]}{MASK}"
 
 
 def _shown(form: str, text: str, start: int) -> int:
@@ -204,13 +263,17 @@ def _head(form: str) -> str:
 
 
 def _forms(value: str) -> set[str]:
-    """The value as it may appear: plain, quoted for a URL, escaped in JSON or a repr, in base64."""
+    """The value as it may appear: plain, quoted for a URL, escaped in JSON, HTML or a repr, in base64."""
     encoded = base64.b64encode(value.encode(errors="replace")).decode()
+    quoted = quote(value, safe="", errors="replace")
     return {
         value,
-        quote(value, safe="", errors="replace"),
+        quoted,
+        _PERCENT.sub(lambda found: found[0].lower(), quoted),
         quote_plus(value, errors="replace"),
+        html.escape(value),
         json.dumps(value)[1:-1],
+        json.dumps(value)[1:-1].replace("/", "\\/"),  # as PHP writes it
         repr(value)[1:-1],
         encoded,
     }

@@ -112,6 +112,12 @@ class Settings(MutableMapping[str, Any]):
         else:
             self._tree[name] = record
 
+    def drop(self, name: str) -> bool:
+        """Take endpoint *name* out, policy and record; False: it has neither."""
+        policies = self._tree.get("providers")
+        dropped = isinstance(policies, dict) and policies.pop(name, None) is not None
+        return (self._tree.pop(name, None) is not None) or dropped
+
 
 def changed_record(record: Layer, data: object, name: str) -> dict[str, Any]:
     """Return a copy of the *record* of endpoint *name*, changed by *data* as `Settings.set_auth` says."""
@@ -212,6 +218,9 @@ def _join(tree: dict[str, Any], layer: Layer) -> None:
             tree[key] = copy.deepcopy(value)
 
 
+_ATOMS = frozenset({str, int, float, bool})  # what is its own copy: settings are read several times a write
+
+
 def _overlay(target: dict[str, Any], layer: Layer) -> dict[str, Any]:
     """Lay *layer* over *target*: objects merge, the rest replaces (copied), None is "not set here"."""
     for key, value in layer.items():
@@ -221,7 +230,7 @@ def _overlay(target: dict[str, Any], layer: Layer) -> dict[str, Any]:
             present = target.get(key)
             target[key] = _overlay(present if isinstance(present, dict) else {}, value)
         else:
-            target[key] = copy.deepcopy(value)
+            target[key] = value if value.__class__ in _ATOMS else copy.deepcopy(value)
     return target
 
 

@@ -14,13 +14,17 @@ from aiio.context.usage import fallback_context_window
 Source = Callable[[str, str], int | None]
 """(endpoint, model) -> window, or None; must not block."""
 
+_EXPLICIT_KEYS = ("context_window", "num_ctx")
+"""Settings that say it: the second is what Ollama is told to serve with every request."""
 _DESCRIPTOR_KEYS = (
     "context_window",
     "context_length",
     "max_model_len",
     "max_context_length",
     "max_input_tokens",
+    "trained_window",
 )
+"""In a model's description, best first. The last is an upper bound, where a server tells no more."""
 
 
 class Windows:
@@ -43,7 +47,7 @@ class Windows:
 
     def lookup(self, endpoint: str, model: str, settings: Mapping[str, Any]) -> int | None:
         """Return the window in tokens, or None when nobody knows."""
-        explicit = positive_tokens(settings.get("context_window"))
+        explicit = _first(settings, _EXPLICIT_KEYS)
         if explicit is not None:
             return explicit
         if (endpoint, model) in self._reported:
@@ -75,10 +79,9 @@ def _from_table(model: str) -> int | None:
 def _described(models: object, model: str) -> int | None:
     """Return the window in a model map's entry for *model*: exact id only, a prefix may be another model."""
     entry = models.get(model) if isinstance(models, Mapping) else None
-    if not isinstance(entry, Mapping):
-        return None
-    for key in _DESCRIPTOR_KEYS:
-        window = positive_tokens(entry.get(key))
-        if window is not None:
-            return window
-    return None
+    return _first(entry, _DESCRIPTOR_KEYS) if isinstance(entry, Mapping) else None
+
+
+def _first(facts: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
+    windows = (positive_tokens(facts.get(key)) for key in keys)
+    return next((window for window in windows if window is not None), None)

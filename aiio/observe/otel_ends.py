@@ -76,7 +76,7 @@ def end_of_agent(result: Any, outcome: str, *, words: bool) -> End:
         attributes |= {name: usage.get(counter) for counter, name in names.USAGE.items()}
     if outcome == "done":
         return End(attributes=_known(attributes))
-    failed = outcome not in (names.CANCELLED, "max_rounds") and isinstance(result.terminal, Error)
+    failed = result.stopped is None and isinstance(result.terminal, Error)
     return End(
         error_type=error_type(result.terminal) if failed else outcome,
         description=_description(result.terminal, words=words) if failed else outcome,

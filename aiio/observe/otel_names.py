@@ -70,7 +70,7 @@ ROLES: Final = {
 
 # --- ours ---
 OUTCOME: Final = "aiio.outcome"
-"""One word, as the log has it: `done`, an error kind, `max_rounds`, what a tool came to."""
+"""One word, as the log has it: `done`, an error kind, what stopped an agent, what a tool came to."""
 LIMIT: Final = "aiio.limit"
 LIMIT_BUDGET: Final = "aiio.limit.budget_ms"
 SILENCE: Final = "aiio.silence_ms"

@@ -105,7 +105,7 @@ def mark(span: Span, error_type: str | None, description: str | None = None) -> 
         span.set_status(Status(StatusCode.ERROR, description))
 
 
-# --- the face for runs ----------------------------------------------------------------------------
+# -- the face for runs -----------------------------------------------------------------------------
 
 
 def start_run_span(

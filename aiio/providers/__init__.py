@@ -3,6 +3,8 @@
 Each dialect is a module of its own and is imported when first used; `base.py` has the contract.
 """
 
+from aiio.context.events import Send
+
 from .base import (
     Capabilities,
     Events,
@@ -19,6 +21,7 @@ __all__ = [
     "Events",
     "Provider",
     "ProviderIO",
+    "Send",
     "check_provider",
     "decode_json",
     "define_provider",

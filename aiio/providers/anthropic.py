@@ -4,6 +4,10 @@ The parts: `anthropic_messages.py` and `anthropic_options.py` make the request, 
 frames, `anthropic_stream.py` and `anthropic_blocks.py` turn them into events. Settings beyond the common
 ones: `anthropic_version`, `betas`, `prompt_cache`, `server_tools`, `thinking_display`, `later_system`,
 `foreign_thinking`, `prefill`, and `auth_header` (`"x-api-key"` or `"bearer"`).
+
+A message or block with `cache_control` passes its prompt-cache mark on. A message with a true `cache_point`
+says that what stands up to here will be sent again: it gets a mark as `prompt_cache` has it, none if that is
+False. Other dialects make nothing of either.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from aiio.context.types import Block, ContentType, Message, MessageType, mimetype_of
 
 from .anthropic_blocks import EXTRA, server_item
+from .anthropic_options import cache_mark
 from .base import ProviderIO
 from .chat_messages import decoded_text, file_name
 from .history import has_text
@@ -43,6 +44,8 @@ class Ways:
     """`"text"`: thinking that another dialect made, or of which only the text is left, is sent as text."""
     prefill: bool = False
     """Whether a context may end with the assistant's words, to be continued. Newer models refuse that."""
+    cache_point: Mapping[str, Any] | None = None
+    """The prompt-cache mark for messages with a true `cache_point`; None: none is wanted."""
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Ways:
@@ -55,7 +58,13 @@ class Ways:
                         f"setting {key} must be one of {', '.join(map(str, allowed))}, not {value!r}"
                     )
                 found[key] = value
-        return cls(**found)
+        wanted = settings.get("prompt_cache")
+        return cls(**found, cache_point=cache_mark(True if wanted is None else wanted))
+
+    def mark(self, message: Message) -> Mapping[str, Any] | None:
+        """Return the prompt-cache mark for the last part of *message*; None: it has none."""
+        own = message.get("cache_control")
+        return own or (self.cache_point if message.get("cache_point") is True else None)
 
 
 _CHOICES: dict[str, tuple[object, ...]] = {
@@ -107,8 +116,8 @@ class _Writer:
         if not content:
             self._io.repaired("message_dropped", why="nothing in it that this dialect can send")
             return
-        if (mark := message.get("cache_control")) and content[-1]["type"] not in _THINKING:
-            content[-1]["cache_control"] = mark
+        if (mark := self._ways.mark(message)) and content[-1]["type"] not in _THINKING:
+            content[-1].setdefault("cache_control", mark)
         if self.turns and self.turns[-1]["role"] == role:
             self.turns[-1]["content"].extend(content)
         else:
@@ -142,8 +151,8 @@ class _Writer:
             if block.get("type") == ContentType.TEXT
         ]
         if not self.turns or self._ways.later_system == "top":
-            if texts and (mark := message.get("cache_control")):
-                texts[-1]["cache_control"] = mark
+            if texts and (mark := self._ways.mark(message)):
+                texts[-1].setdefault("cache_control", mark)
             self.system.extend(texts)
         else:
             self._turn("system" if self._ways.later_system == "message" else "user", texts, message)

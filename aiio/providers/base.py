@@ -1,13 +1,14 @@
 """What a provider is: a dialect, without I/O. Context in, request out; native frames in, events out.
 
 A provider needs two pure functions, `request` and `translate`; everything else has a default. One
-instance serves one request: it is made with the endpoint's URL and the IO that drives it.
+instance serves one request: it is made with the endpoint's URL and the IO that drives it. What a dialect
+does beside requests (log-in, lists of models, looking for its servers) is in `endpoint_hooks.py`.
 """
 
 from __future__ import annotations
 
-import inspect
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
@@ -19,6 +20,10 @@ from aiio.context.types import Message
 from aiio.env.durations import Duration
 from aiio.env.errors import ProviderError, classify_error
 from aiio.env.registry import BUILTIN_PROVIDERS, load_object
+
+from .contract import HOOKS as HOOKS
+from .contract import check_hooks
+from .endpoint_hooks import EndpointHooks
 
 Events: TypeAlias = Iterable["ResponseEvent | Placed | Working | Send | dict[str, Any]"]
 """What `translate` may return: events, dicts that convert to them, blocks to place, `Working`, `Send`."""
@@ -94,15 +99,13 @@ class Capabilities:
     streaming: bool = True
 
 
-class Provider:
-    """Base of all dialects: the defaults.
+class Provider(EndpointHooks):
+    """Base of all dialects: the defaults. What it does about its servers beside requests is `EndpointHooks`.
 
     The defaults for a stream are strict: a stream that ends before `translate` produced a terminal event is
     a network fault, because a polite close is not a finished answer.
     """
 
-    name: ClassVar[str] = ""
-    """Registry key; `define_provider` sets it."""
     label: ClassVar[str] = ""
     path: ClassVar[str] = ""
     """Appended to the endpoint's URL."""
@@ -192,36 +195,6 @@ class Provider:
     def report_plan_usage(self, headers: Mapping[str, str], io: ProviderIO) -> None:
         """Read rate limits from response headers into `io.set_plan_usage`; nothing by default."""
 
-    @classmethod
-    def models_request(
-        cls, url: str, settings: Mapping[str, Any], token: str | None, after: str | None = None
-    ) -> tuple[str, Mapping[str, str]] | None:
-        """Return (URL, headers) of the GET that lists the models; None, as by default: there is no such list.
-
-        Args:
-          url: the endpoint's base URL.
-          settings: the endpoint's.
-          token: the credential; it goes into a header and nowhere else.
-          after: what `next_models` said of the page before; None: the first page.
-
-        Raises:
-          ValueError: a setting that can't be sent.
-        """
-        return None
-
-    @classmethod
-    def read_models(cls, data: Any) -> dict[str, dict[str, Any]]:
-        """Return what one page of the list says of each model, by id: `context_window`, `max_output`, ...
-
-        ValueError: it is no list of models.
-        """
-        raise ValueError(f"provider {cls.name!r} reads no list of models")
-
-    @classmethod
-    def next_models(cls, data: Any) -> str | None:
-        """Return what to ask for after the page *data*; None: it was the last one."""
-        return None
-
 
 _P = TypeVar("_P", bound=type)
 
@@ -258,20 +231,6 @@ def define_provider(cls: _P | None = None, /, *, name: str | None = None, dialec
     return completed
 
 
-HOOKS: dict[str, int] = {
-    "request": 3,
-    "translate": 4,
-    "translate_all": 4,
-    "decode": 2,
-    "new_state": 1,
-    "ending": 2,
-    "finish": 3,
-    "abandon": 3,
-    "classify_error": 2,
-    "report_plan_usage": 3,
-}
-"""What IO calls, and with how many arguments, self included. Plain functions; generators are, too."""
-
 REQUIRED = ("request", "translate")
 
 
@@ -282,8 +241,7 @@ def check_provider(cls: Any) -> None:
     name: Any = cls.name
     if not isinstance(name, str) or not name.strip():
         raise TypeError(f"provider {cls.__name__} has no name (a non-empty string)")
-    for hook, arguments in HOOKS.items():
-        _check_hook(cls, hook, arguments)
+    check_hooks(cls, Provider)
     for hook in REQUIRED:
         if getattr(cls, hook) is getattr(Provider, hook):
             raise TypeError(f"provider {cls.name!r} has no {hook}()")
@@ -295,21 +253,6 @@ def check_provider(cls: Any) -> None:
         raise TypeError(
             f"provider {cls.name!r}: capabilities must be a Capabilities, not {cls.capabilities!r}"
         )
-
-
-def _check_hook(cls: type[Provider], hook: str, arguments: int) -> None:
-    found = getattr(cls, hook, None)
-    if not callable(found):
-        raise TypeError(f"provider {cls.name!r}: {hook} must be callable")
-    if inspect.iscoroutinefunction(found) or inspect.isasyncgenfunction(found):
-        raise TypeError(f"provider {cls.name!r}: {hook} must be a plain function: a dialect does no I/O")
-    if isinstance(inspect.getattr_static(cls, hook), classmethod | staticmethod):
-        raise TypeError(f"provider {cls.name!r}: {hook} must be a method")
-    try:
-        inspect.signature(found).bind(*range(arguments))
-    except TypeError:
-        want = "(" + ", ".join(inspect.signature(getattr(Provider, hook)).parameters) + ")"
-        raise TypeError(f"provider {cls.name!r}: {hook} must take {want}") from None
 
 
 ALIASES = {"chat": "openai_chat", "responses": "openai_responses", "realtime": "openai_realtime"}
@@ -333,7 +276,8 @@ _fast = msgspec.json.Decoder()
 def decode_json(data: bytes) -> Any:
     """Return the JSON value in *data*.
 
-    What the fast decoder refuses (NaN, lone surrogates) goes to the standard library's.
+    What the fast decoder refuses (lone surrogates, NaN) goes to the standard library's. A number that is no
+    finite one is None: it says nothing, and a message that held it could not be stored.
 
     Raises:
       ValueError: not JSON, not UTF-8, or nested too deep.
@@ -342,6 +286,16 @@ def decode_json(data: bytes) -> Any:
         return _fast.decode(data)
     except (msgspec.DecodeError, RecursionError):
         try:
-            return json.loads(data.decode("utf-8"), strict=False)  # raw control characters in strings
+            return json.loads(
+                data.decode("utf-8"),
+                strict=False,  # raw control characters in strings
+                parse_constant=lambda name: None,
+                parse_float=_finite,
+            )
         except RecursionError:
             raise ValueError("JSON nested too deep") from None
+
+
+def _finite(number: str) -> float | None:
+    value = float(number)
+    return value if math.isfinite(value) else None

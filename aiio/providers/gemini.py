@@ -151,6 +151,8 @@ class Gemini(AnswerDialect):
 def model_path(model: str) -> str:
     """Return the path of *model* below the base URL; a name with a collection (`tunedModels/x`) keeps it."""
     named = model if "/" in model else f"models/{model}"
+    if any(part in (".", "..") for part in named.split("/")):
+        raise ValueError(f"a model's name has no path of dots: {model!r:.80}")
     return f"/{quote(named, safe='/@-._~')}"
 
 

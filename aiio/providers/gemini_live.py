@@ -11,9 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-import msgspec
-
 from aiio.context.events import Send
+from aiio.context.text import sent_json
 from aiio.context.types import Message
 
 from .base import Events, ProviderIO
@@ -68,7 +67,7 @@ class GeminiLive(Gemini):
         ways = Ways.of(settings, io.current_model)
         history = paired_history(context, io, signed=SIGNATURE if ways.replay_reasoning else None)
         system, contents = gemini_contents(history, ways, io)
-        self._turn = msgspec.json.encode({"clientContent": {"turns": contents, "turnComplete": True}})
+        self._turn = sent_json({"clientContent": {"turns": contents, "turnComplete": True}})
         modalities = [word.upper() for word in checked(settings, "modalities", TEXTS) or ["TEXT"]]
         options = gemini_options({**settings, "modalities": None}, io.tools(), io)
         setup: dict[str, Any] = {"model": model_path(io.current_model).removeprefix("/")}

@@ -6,11 +6,14 @@ The parts: `ollama_messages.py` and `ollama_options.py` make the request, `ollam
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from aiio.context.events import TextDelta, ThinkingDelta
 from aiio.context.types import Message
+from aiio.env.access import Question
 
 from .base import Capabilities, Events, ProviderIO, below
 from .chat_options import extra_of
@@ -21,6 +24,12 @@ from .ollama_options import ollama_options
 from .ollama_stream import Answer
 from .ollama_wire import Line, read_line, read_plain
 from .options import merged
+
+if TYPE_CHECKING:
+    from aiio.env.detect import Search
+
+# Source: Ollama's API page, "Show Model Information": `parameters` is text, a name and a value a line.
+_NUM_CTX = re.compile(r"^num_ctx\s+(\d{1,9})\s*$", re.MULTILINE)
 
 
 class Ollama(AnswerDialect):
@@ -89,15 +98,58 @@ class Ollama(AnswerDialect):
     ) -> tuple[str, Mapping[str, str]]:
         """See `Provider`. The base URL may hold the path of a request."""
         path, headers = models_request(settings)
-        if token is not None:
-            headers = {"Authorization": f"Bearer {token}", **headers}
-        base, mark, query = url.partition("?")
-        return below(f"{base.rstrip('/').removesuffix(cls.path)}{mark}{query}", path), headers
+        return cls._place(url, path), {**_credential(token), **headers}
 
     @classmethod
     def read_models(cls, data: Any) -> dict[str, dict[str, Any]]:
         """See `Provider`."""
         return read_models(data)
+
+    @classmethod
+    def model_questions(
+        cls, url: str, settings: Mapping[str, Any], token: str | None, models: Mapping[str, Any]
+    ) -> Sequence[Question]:
+        """See `Provider`: what each model is, and then with which window those are served that are loaded."""
+        headers = {"Accept": "application/json", **_credential(token)}
+        questions = []
+        for model in models:
+            path, body = show_request(model)
+            questions.append(
+                Question(url=cls._place(url, path), headers=headers, body=body, read=partial(_show_of, model))
+            )
+        return [*questions, Question(url=cls._place(url, "/api/ps"), headers=headers, read=read_models)]
+
+    @classmethod
+    async def detect_endpoints(cls, search: Search) -> Mapping[str, Mapping[str, Any]]:
+        """See `Provider`."""
+        asked = {
+            name: cls._place(str(settings["url"]), "/api/tags")
+            for name, settings in search.endpoints.items()
+            if settings["url"]
+        }
+        answers = await search.ask(asked.values())
+        found: dict[str, dict[str, Any]] = {}
+        for name, url in asked.items():
+            try:
+                models = read_models(answers.get(url))
+            except ValueError:
+                continue
+            found[name] = {"url": search.endpoints[name]["url"], "models": models}
+        return found
+
+    @classmethod
+    def _place(cls, url: str, path: str) -> str:
+        """Return *path* below the base *url*, which may hold the path of a request."""
+        base, mark, query = url.partition("?")
+        return below(f"{base.rstrip('/').removesuffix(cls.path)}{mark}{query}", path)
+
+
+def _credential(token: str | None) -> dict[str, str]:
+    return {} if token is None else {"Authorization": f"Bearer {token}"}
+
+
+def _show_of(model: str, data: object) -> dict[str, dict[str, Any]]:
+    return {model: read_show(data)}
 
 
 def models_request(settings: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -139,17 +191,19 @@ def read_models(data: object) -> dict[str, dict[str, Any]]:
 
 
 def read_show(data: object) -> dict[str, Any]:
-    """Return what the answer to `show_request` says: `trained_window`, `capabilities`, where known.
+    """Return what the answer to `show_request` says: windows and `capabilities`, where known.
 
-    What the model was trained with is more than what is served, which depends on `num_ctx` and the server's
-    memory; so it goes under a name of its own.
+    `context_window` is the model's own `num_ctx`. What it was trained with is more than what is served, which
+    depends on `num_ctx` and the server's memory; so it goes under a name of its own, `trained_window`.
     """
     if not isinstance(data, Mapping):
         raise ValueError(f"not a description of a model: {str(data)[:80]!r}")  # noqa: TRY004  # bad bytes, not misuse
-    info, can = data.get("model_info"), data.get("capabilities")
+    info, can, own = data.get("model_info"), data.get("capabilities"), data.get("parameters")
+    num_ctx = _NUM_CTX.search(own) if isinstance(own, str) else None
     info = info if isinstance(info, Mapping) else {}
     windows = [_count(value) for key, value in info.items() if str(key).endswith(".context_length")]
     return _known(
+        context_window=_count(int(num_ctx[1])) if num_ctx else None,
         trained_window=next((window for window in windows if window is not None), None),
         capabilities=[one for one in can if isinstance(one, str)] if isinstance(can, list) else None,
     )

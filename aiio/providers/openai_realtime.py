@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-import msgspec
-
 from aiio.context.events import Send
+from aiio.context.text import sent_json
 from aiio.context.types import Message
 
 from .base import Events, ProviderIO
@@ -86,7 +85,7 @@ class OpenAIRealtime(OpenAIResponses):
         ways = Ways.of({**settings, "system_as": "instructions", "replay_reasoning": False}, quirks)
         instructions, items = response_input(history, ways, io)
         creations = ({"type": "conversation.item.create", "item": item} for item in realtime_items(items, io))
-        self._script = [*map(msgspec.json.encode, creations), b'{"type":"response.create"}']
+        self._script = [*map(sent_json, creations), b'{"type":"response.create"}']
         session = merged(self._session(instructions, quirks, io), extra_of(settings, "extra_body"))
         headers: dict[str, Any] = {}
         if io.token is not None:
@@ -159,8 +158,8 @@ class OpenAIRealtime(OpenAIResponses):
         quotas: dict[str, dict[str, Any]] = {}
         for limit in list_of(native, "rate_limits"):
             if name := text_of(limit, "name"):
-                quota = {"total": limit.get("limit"), "remaining": limit.get("remaining")}
-                if isinstance(seconds := limit.get("reset_seconds"), int | float):
+                quota = {"total": _count(limit.get("limit")), "remaining": _count(limit.get("remaining"))}
+                if (seconds := _count(limit.get("reset_seconds"))) is not None:
                     quota["reset"] = self.now() + seconds
                 quotas[name] = {key: value for key, value in quota.items() if value is not None}
         io.set_plan_usage(quotas=quotas)
@@ -171,3 +170,8 @@ class OpenAIRealtime(OpenAIResponses):
     ) -> tuple[str, Mapping[str, str]]:
         """See `Provider`. The list comes over HTTP, whatever the base URL's scheme."""
         return super().models_request(plain_url(url), settings, token, after)
+
+
+def _count(value: object) -> int | float | None:
+    """Return *value* if it is a number that counts something; None: it is none, or far too large."""
+    return value if isinstance(value, int | float) and abs(value) < 1 << 63 else None

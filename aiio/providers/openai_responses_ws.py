@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-import msgspec
-
 from aiio.context.events import Done, Error, Send
+from aiio.context.text import sent_json
 from aiio.context.types import Message
 from aiio.env.errors import HttpStatusError, ProviderError
 
@@ -109,7 +108,7 @@ class OpenAIResponsesWS(OpenAIResponses):
         code = text_of(dict_of(native, "error"), "code") or text_of(native, "code")
         if code == FORGOTTEN and not state.begun and (whole := state.chain.fall_back()):
             io.repaired("context_sent_whole", why="the server no longer knows the response it continues")
-            return (Send(msgspec.json.encode(whole)),)
+            return (Send(sent_json(whole)),)
         self._report_headers(native, io)
         state.take(native, self.now)
         if state.begun:

@@ -303,8 +303,8 @@ def server_block(item: dict[str, Any]) -> Block:
 
 
 def made_here(block: Block) -> dict[str, Any] | None:
-    """Return the item that *block* keeps for this dialect, complete; None: it keeps none."""
-    if block.get("dialect") != DIALECT or not dict_of(block, "item"):
-        return None
+    """Return the item that *block* keeps for this dialect, complete; None: it keeps none that can be sent."""
+    if block.get("dialect") != DIALECT or not text_of(dict_of(block, "item"), "type"):
+        return None  # without a type no server takes it back
     item: dict[str, Any] = block["item"]
     return {**item, "result": block["content"]} if block.get("type") == ContentType.BINARY else item

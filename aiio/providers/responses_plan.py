@@ -57,6 +57,6 @@ def quota_of(window: Mapping[str, Any], now: float) -> dict[str, Any]:
 def _number(value: object) -> float | None:
     try:
         number = float(value)  # type: ignore[arg-type]  # what is no number raises
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) and number >= 0 else None

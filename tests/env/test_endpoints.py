@@ -8,11 +8,20 @@ from aiio.env.auth import Secret
 from aiio.env.directory import Directory
 from aiio.env.endpoints import KNOWN_ENDPOINTS, checked_name, split_selector
 from aiio.env.errors import ErrorKind, ProviderError
+from aiio.env.presets import Presets
 from aiio.env.settings import Settings
 
 
+def credential_of(found: Directory, name: str, overrides: Any = None) -> Secret | None:
+    return found.credential(found.endpoint(name, overrides))
+
+
+def url_of(found: Directory, name: str) -> str:
+    return found.url(found.endpoint(name))
+
+
 def directory(settings: dict[str, Any] | None = None, **environ: str) -> Directory:
-    return Directory(Settings(settings or {}), environ)
+    return Directory(Settings(settings or {}), environ, Presets())
 
 
 def test_a_selector_is_cut_at_the_first_slash() -> None:
@@ -61,7 +70,7 @@ def test_the_known_endpoints_need_only_the_key_people_have() -> None:
         "llamacpp": ("LLAMA_API_KEY",),
         "local": (),
     }
-    assert directory(OPENAI_API_KEY="sk-1\n").credential("openai") == Secret("sk-1")
+    assert credential_of(directory(OPENAI_API_KEY="sk-1\n"), "openai") == Secret("sk-1")
 
 
 def test_quirks_are_data() -> None:
@@ -118,12 +127,12 @@ def test_the_local_endpoint_is_embedded_until_it_gets_a_url() -> None:
 
 def test_a_url_may_come_from_the_environment() -> None:
     azure = directory(AZURE_OPENAI_ENDPOINT="https://res.openai.azure.com/")
-    assert azure.url("azure") == "https://res.openai.azure.com/openai/v1"
-    assert directory(AZURE_OPENAI_ENDPOINT="https://r/openai/v1").url("azure") == "https://r/openai/v1"
-    assert directory(OPENAI_BASE_URL="http://gw/v1").url("openai") == "http://gw/v1"
-    assert directory(OPENAI_BASE_URL=" ").url("openai") == "https://api.openai.com/v1"
+    assert url_of(azure, "azure") == "https://res.openai.azure.com/openai/v1"
+    assert url_of(directory(AZURE_OPENAI_ENDPOINT="https://r/openai/v1"), "azure") == "https://r/openai/v1"
+    assert url_of(directory(OPENAI_BASE_URL="http://gw/v1"), "openai") == "http://gw/v1"
+    assert url_of(directory(OPENAI_BASE_URL=" "), "openai") == "https://api.openai.com/v1"
     configured = directory({"providers": {"openai": {"url": "http://set"}}}, OPENAI_BASE_URL="http://gw/v1")
-    assert configured.url("openai") == "http://set"
+    assert url_of(configured, "openai") == "http://set"
 
 
 @pytest.mark.parametrize(
@@ -143,21 +152,21 @@ def test_a_url_may_come_from_the_environment() -> None:
     ],
 )
 def test_a_host_of_ollama_is_read_as_ollama_does(host: str, url: str) -> None:
-    assert directory(OLLAMA_HOST=host).url("ollama") == url
+    assert url_of(directory(OLLAMA_HOST=host), "ollama") == url
 
 
 def test_a_token_of_anthropic_goes_as_a_bearer_token() -> None:
     assert "auth_header" not in directory(ANTHROPIC_API_KEY="k").settings("anthropic")
     both = directory(ANTHROPIC_API_KEY="k", ANTHROPIC_AUTH_TOKEN="t")
-    assert both.credential("anthropic") == Secret("k")
+    assert credential_of(both, "anthropic") == Secret("k")
     assert "auth_header" not in both.settings("anthropic")
     token = directory(ANTHROPIC_API_KEY=" ", ANTHROPIC_AUTH_TOKEN="t")
-    assert token.credential("anthropic") == Secret("t")
+    assert credential_of(token, "anthropic") == Secret("t")
     assert token.settings("anthropic")["auth_header"] == "bearer"
     recorded = directory({"anthropic": {"auth": "r"}}, ANTHROPIC_AUTH_TOKEN="t")
     assert "auth_header" not in recorded.settings("anthropic")
-    assert directory(GOOGLE_API_KEY="g").credential("gemini") == Secret("g")
-    assert directory().credential("ollama") is None
+    assert credential_of(directory(GOOGLE_API_KEY="g"), "gemini") == Secret("g")
+    assert credential_of(directory(), "ollama") is None
 
 
 def test_openai_may_be_spoken_to_in_responses() -> None:
@@ -167,52 +176,52 @@ def test_openai_may_be_spoken_to_in_responses() -> None:
 
 def test_a_missing_url_says_where_to_put_it() -> None:
     with pytest.raises(ProviderError, match=r"AZURE_OPENAI_ENDPOINT.*providers.*azure.*url") as caught:
-        directory().url("azure")
+        url_of(directory(), "azure")
     assert caught.value.kind is ErrorKind.PROVIDER
     assert not caught.value.retryable
 
 
 def test_credentials_are_ranked() -> None:
     record = {"openai": {"auth": {"token": "record"}}}
-    assert directory(record, OPENAI_API_KEY="env").credential("openai") == Secret("record")
-    assert directory(record).credential("openai", {"auth": "override"}) == Secret("override")
-    assert directory(record).credential("openai", {"auth": {"access": "acc", "token": None}}) == Secret(
+    assert credential_of(directory(record, OPENAI_API_KEY="env"), "openai") == Secret("record")
+    assert credential_of(directory(record), "openai", {"auth": "override"}) == Secret("override")
+    assert credential_of(directory(record), "openai", {"auth": {"access": "acc", "token": None}}) == Secret(
         "record"
     )
-    assert directory({"openai": {"auth": {"access": "acc"}}}).credential("openai") == Secret("acc")
-    assert directory({"openai": {"auth": {"type": "x"}}}, OPENAI_API_KEY="env").credential(
-        "openai"
+    assert credential_of(directory({"openai": {"auth": {"access": "acc"}}}), "openai") == Secret("acc")
+    assert credential_of(
+        directory({"openai": {"auth": {"type": "x"}}}, OPENAI_API_KEY="env"), "openai"
     ) == Secret("env")
 
 
 def test_a_missing_credential_says_where_to_put_it() -> None:
     with pytest.raises(ProviderError, match=r"'groq'.*GROQ_API_KEY.*settings\['groq'\]\['auth'\]") as caught:
-        directory().credential("groq")
+        credential_of(directory(), "groq")
     assert caught.value.kind is ErrorKind.AUTH
     bare = directory({"providers": {"mine": {"url": "http://m", "key_required": True}}})
     with pytest.raises(ProviderError, match=r"set settings\['mine'\]\['auth'\]"):
-        bare.credential("mine")
+        credential_of(bare, "mine")
 
 
 def test_an_endpoint_may_name_its_own_variable() -> None:
     settings = {"providers": {"mine": {"url": "http://m", "env_keys": ["MY_KEY"], "key_required": True}}}
-    assert directory(settings, MY_KEY="k").credential("mine") == Secret("k")
+    assert credential_of(directory(settings, MY_KEY="k"), "mine") == Secret("k")
 
 
 def test_self_hosted_servers_need_no_key() -> None:
-    assert directory().credential("vllm") is None
-    assert directory(VLLM_API_KEY="").credential("vllm") is None
-    assert directory(VLLM_API_KEY="k").credential("vllm") == Secret("k")
+    assert credential_of(directory(), "vllm") is None
+    assert credential_of(directory(VLLM_API_KEY=""), "vllm") is None
+    assert credential_of(directory(VLLM_API_KEY="k"), "vllm") == Secret("k")
 
 
 def test_H1_an_empty_or_broken_key_is_an_auth_error_that_names_its_setting() -> None:
     with pytest.raises(ProviderError, match="OPENAI_API_KEY is empty"):
-        directory(OPENAI_API_KEY="").credential("openai")
+        credential_of(directory(OPENAI_API_KEY=""), "openai")
     with pytest.raises(ProviderError, match="OPENAI_API_KEY has a line break") as caught:
-        directory(OPENAI_API_KEY="sk-canary\nx: y").credential("openai")
+        credential_of(directory(OPENAI_API_KEY="sk-canary\nx: y"), "openai")
     assert "canary" not in str(caught.value)
     with pytest.raises(ProviderError, match=r"settings\['openai'\]\['auth'\] is empty"):
-        directory({"openai": {"auth": {"token": " "}}}).credential("openai")
+        credential_of(directory({"openai": {"auth": {"token": " "}}}), "openai")
 
 
 def test_settings_hold_secrets_masked() -> None:
@@ -223,4 +232,4 @@ def test_settings_hold_secrets_masked() -> None:
     assert auth == {"type": "api_key", "token": Secret("sk-canary"), "expires": 5}
     assert "canary" not in repr(found.settings("openai"))
     assert found.settings("vllm")["auth"] == 7
-    assert found.credential("vllm") is None
+    assert credential_of(found, "vllm") is None

@@ -13,8 +13,9 @@ import trio.testing
 from trio.testing import MockClock
 
 from aiio.env import Env, ErrorKind, ProviderError
+from aiio.env.access import FETCH_LIMIT
 from aiio.env.fetch import fetch_json
-from aiio.env.model_lists import FETCH_LIMIT, FRESH_FOR, over
+from aiio.env.model_lists import FRESH_FOR, over
 from aiio.providers.base import Provider
 from aiio.transports.base import TransportRequest
 from tests.serving import Server, drop, respond, serve, stall

@@ -57,6 +57,21 @@ def test_K1_a_known_credential_is_masked_in_every_form(scrubber: Scrubber, shown
         ("h?auth=abc", "h?auth=***"),
         ("password: abc", "password: ***"),
         ("Set-Cookie: abc=1; x", "Set-Cookie: ***; x"),
+        ("Cookie: a=b; session=abc, then", "Cookie: ***, then"),
+        ('"set-cookie": ["a=b; c"]', '"set-cookie": ["***; c"]'),
+        ("Authorization: Token abc", "Authorization: Token ***"),
+        ("Authorization: Odd abcdefgh1j done", "Authorization: *** done"),
+        (
+            "authorization: AWS4-HMAC-SHA256 Credential=a/b, Signature=c",
+            "authorization: AWS4-HMAC-SHA256 ***",
+        ),
+        ("OPENAI_API_KEY=abc", "OPENAI_API_KEY=***"),
+        ('{"my_api_key": "abc"}', '{"my_api_key": "***"}'),
+        ("X-Vault-Token: abcdefg", "X-Vault-Token: ***"),
+        ("CF-Access-Client-Secret: abc", "CF-Access-Client-Secret: ***"),
+        ("x-portkey-virtual-key: abc", "x-portkey-virtual-key: ***"),
+        ("h?subscription-key=abc&code=def&page=2", "h?subscription-key=***&code=***&page=2"),
+        ("http://me:a@b@host/ failed", "http://***@host/ failed"),
         ("proxy http://me:pw@proxy:3128/ failed", "proxy http://***@proxy:3128/ failed"),
         ("sent Bearer abcdefgh1j to", "sent Bearer *** to"),
         ("you gave sk-abc***wxyz", "you gave ***"),
@@ -75,6 +90,7 @@ def test_K1_a_credential_is_masked_by_the_place_it_stands_in(shown: str, scrubbe
         "see https://host/path?page=2&tokens=5 or mail me@host.org",
         "sk-... is how keys begin",
         "max_tokens: 5, bearer of news",
+        "max_token=100, the authorization failed, cookies: 3, status_code=404, cache_key=abc",
         "",
     ],
 )
@@ -139,6 +155,50 @@ def test_a_url_teaches_its_credentials() -> None:
     assert scrubber.text("pass-word-1 query-key-1 page-value") == "*** *** page-value"
 
 
+def test_K1_what_a_url_teaches_is_known_as_it_is_sent() -> None:
+    scrubber = Scrubber()
+    scrubber.add_url("http://me:p%40ss%2Fw0rd@host/")
+    scrubber.add_url("http://token-as-a-user-name@host/")
+    scrubber.add_url("http://short@host/")
+    basic = base64.b64encode(b"me:p@ss/w0rd").decode()
+    assert scrubber.text(f"p@ss/w0rd {basic} token-as-a-user-name short") == "*** *** *** short"
+
+
+def test_K1_a_cookie_teaches_its_values() -> None:
+    scrubber = Scrubber()
+    scrubber.learn({"extra_headers": {"Cookie": "lang=en; session=cookie-value-1"}})
+    assert scrubber.text("en cookie-value-1") == "en ***"
+
+
+def test_K1_a_credential_is_masked_as_servers_write_it() -> None:
+    scrubber = Scrubber()
+    scrubber.add("se/cret&value+1234==")
+    for shown in ("se\\/cret&value+1234==", "se/cret&amp;value+1234==", "se%2fcret%26value%2b1234%3d%3d"):
+        assert scrubber.text(f"<{shown}>") == "<***>"
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("X-Vault-Token", True),
+        ("AWS_SECRET_ACCESS_KEY", True),
+        ("helicone-auth", True),
+        ("apiKey", True),
+        ("sessionToken", True),
+        ("continuationToken", False),
+        ("next_page_token", False),
+        ("max_tokens", False),
+        ("prompt_cache_key", False),
+        ("key", False),
+        ("token", True),
+        ("x" * 100_000 + "_token", True),
+        (5, False),
+    ],
+)
+def test_K1_a_name_tells_a_credential_by_its_end(name: object, secret: bool) -> None:
+    assert is_secret_name(name) is secret
+
+
 def test_data_is_scrubbed_deeply(scrubber: Scrubber) -> None:
     data = {
         "message": f"bad {PLAIN}",
@@ -174,3 +234,13 @@ def test_names_of_secrets() -> None:
     assert is_secret_name("X_API_KEY")
     assert not is_secret_name("input_tokens")
     assert not is_secret_name(5)
+
+
+def test_scrubbers_are_joined_for_secrets_that_begin_alike() -> None:
+    one, two = Scrubber(), Scrubber()
+    one.add("sk-canary-1111")
+    two.add("sk-canary-2222")
+    joint = Scrubber.joining([one, two])
+    assert joint.text("a sk-canary-2222 b sk-canary-1111 c") == "a *** b *** c"
+    assert one.text("sk-canary-2222") != "***"
+    assert Scrubber.joining([]).text("plain sk-canary-1111 ?key=abc") == "plain sk-canary-1111 ?key=***"

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
+from aiio.context.types import user_message
 from aiio.env import Env
 from aiio.env.windows import Windows, positive_tokens
 
@@ -79,3 +81,30 @@ def test_a_count_is_cut_to_an_int() -> None:
 
 def test_the_embedded_model_has_the_window_of_a_slot() -> None:
     assert Env(environ={}).context_window("local/smollm2") == 2048
+
+
+def test_A15_consumption_is_what_was_counted_last_else_an_estimate() -> None:
+    env = Env(environ={})
+    context = [user_message("one two three four five six")]
+    estimate = env.context_consumption(context)
+    assert estimate == 8
+    counted = {"input_tokens": 77, "output_tokens": 5, "source": "provider"}
+    assert env.context_consumption(context, counted) == 77
+    guesses: list[dict[str, Any]] = [
+        {"input_tokens": 77, "source": "estimate"},
+        {"source": "provider"},
+        {"input_tokens": True, "source": "provider"},
+        {},
+    ]
+    for usage in guesses:
+        assert env.context_consumption(context, usage) == estimate
+    assert env.context_consumption([], None) == 0
+
+
+def test_G5_what_ollama_is_told_to_serve_comes_first_and_what_a_model_was_trained_with_last() -> None:
+    windows = Windows()
+    models = {"m": {"trained_window": 900, "context_window": 300}, "bare": {"trained_window": 900}}
+    assert windows.lookup("e", "m", {"models": models}) == 300
+    assert windows.lookup("e", "bare", {"models": models}) == 900
+    assert windows.lookup("e", "bare", {"models": models, "num_ctx": 200}) == 200
+    assert windows.lookup("e", "bare", {"models": models, "num_ctx": 200, "context_window": 100}) == 100

@@ -7,6 +7,7 @@ that were killed. The tests of the SDKs' own types (tests/oracles) send the same
 from __future__ import annotations
 
 import base64
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -186,15 +187,18 @@ def killed_scripted(maker: Dialect) -> Iterator[list[Message]]:
             yield after(content)
 
 
-def every_context(maker: Dialect) -> Iterator[tuple[str, list[Any]]]:
-    """Yield all contexts of *maker*, each under a name that says where it comes from."""
-    yield "all blocks", all_blocks(maker)
-    for row, context in recorded(maker):
-        yield row.file, context
-    for row, end, context in killed(maker):
-        yield f"{row.file} cut at {end}", context
-    for number, context in enumerate(killed_scripted(maker), 1):
-        yield f"scripted, cut after {number} frames", context
+@functools.cache
+def every_context(maker: Dialect) -> list[tuple[str, list[Any]]]:
+    """Return all contexts of *maker*, each under a name that says where it comes from. Not to be changed."""
+    return [
+        ("all blocks", all_blocks(maker)),
+        *((row.file, context) for row, context in recorded(maker)),
+        *((f"{row.file} cut at {end}", context) for row, end, context in killed(maker)),
+        *(
+            (f"scripted, cut after {number} frames", context)
+            for number, context in enumerate(killed_scripted(maker), 1)
+        ),
+    ]
 
 
 PAIRS = [(maker, taker) for maker in DIALECTS.values() for taker in DIALECTS.values()]

@@ -113,6 +113,7 @@ class Chromium:
 
     def open(self, url: str) -> None:
         """Go to *url* and wait until it has loaded."""
+        self.events = [event for event in self.events if event.get("method") != "Page.loadEventFired"]
         self.ask("Page.navigate", url=url)
         self.wait_event("Page.loadEventFired")
 

@@ -64,10 +64,21 @@ def program() -> str:
     return found
 
 
-@pytest.fixture
-def browser(program: str, tmp_path: Path) -> Iterator[Chromium]:
-    with Chromium(program, tmp_path / "profile", "--window-size=1300,1000") as opened:
+@pytest.fixture(scope="module")
+def started(program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    profile = tmp_path_factory.mktemp("profile")
+    with Chromium(program, profile, "--window-size=1300,1000") as opened:
         yield opened
+
+
+@pytest.fixture
+def browser(started: Chromium) -> Iterator[Chromium]:
+    """The browser of this module, as it was when it started: to start one takes a second."""
+    yield started
+    started.ask("Emulation.setEmulatedMedia", features=[])
+    started.ask("Emulation.clearDeviceMetricsOverride")
+    started.open("about:blank")
+    started.events.clear()
 
 
 @pytest.fixture
@@ -232,6 +243,22 @@ def test_what_a_screen_reader_finds_has_names(page: Chromium) -> None:
     controls = {"button", "combobox", "searchbox", "application", "heading", "region"}
     assert [one for one in named if one[0] in controls and not one[1]] == []
     assert ("button", "Show ada, write 1: done, took 3.00 s, began at 0 ms") in named
+
+
+def test_whatever_a_log_says_the_page_runs_none_of_it(browser: Chromium, tmp_path: Path) -> None:
+    facts = dict.fromkeys(("endpoint", "agent", "model", "outcome", "limit", "error", "partial"), HARM)
+    strange: dict[str, Any] = {HARM: HARM, "__proto__": HARM, "constructor": {"x": HARM}, "toString": [HARM]}
+    tool = {"timestamp": stamp(900), "event": "tool.settled", "agent": HARM, "tool": HARM, "elapsed_ms": 15}
+    lines: list[dict[str, Any] | str] = [settled(1000, 900, **facts, **strange, write=HARM), tool, HARM]
+    browser.open(page_of(tmp_path, *lines, name=HARM).as_uri())
+    browser.run("document.querySelectorAll('#rows button')[0].click()")
+    assert HARM in text(browser, "dialog")
+    assert browser.run("document.title") == f"{HARM}: writes"
+    assert browser.run("document.querySelectorAll('img, iframe, object, embed').length") == 0
+    assert browser.run("document.scripts.length") == 2  # the data, and the page's own
+    assert browser.run("({}).x === undefined && ({}).toString === Object.prototype.toString") is True
+    complaints = {"Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled"}
+    assert [event for event in browser.events if event.get("method") in complaints] == []
 
 
 def test_many_writes_are_listed_by_pages_and_only_the_seen_rows_are_drawn(

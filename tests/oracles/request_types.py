@@ -8,6 +8,7 @@ place of iterables and no unknown keys. Google and Ollama have pydantic models.
 from __future__ import annotations
 
 import collections.abc
+import functools
 import importlib
 import io
 import os
@@ -138,9 +139,10 @@ _JUDGES = {
 }
 
 
+@functools.cache
 def sdk_judge(protocol: str) -> Callable[[dict[str, Any]], None]:
     """Return what raises ValueError for a request body of *protocol* that its SDK's types don't allow.
 
-    Skips the test where the SDK isn't installed.
+    Made once a process: to build one takes a second. Skips the test where the SDK isn't installed.
     """
     return _JUDGES[protocol]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 from collections.abc import Callable, Iterator
@@ -13,6 +14,8 @@ from aiio.context.usage_data import usage_normalize
 from tests.providers.manifest import Row
 
 from .request_types import sdk
+
+EVENT_STREAM = {"content-type": "text/event-stream"}
 
 
 @dataclass
@@ -41,15 +44,14 @@ def sdk_said(row: Row) -> Said:
 
 
 @contextmanager
-def _client(row: Row, library: str = "httpx2") -> Iterator[Any]:
-    """Yield an HTTP client of *library* whose every request is answered by the recording."""
-    module: Any = importlib.import_module(library)
-    kind = "application/x-ndjson" if row.protocol == "ollama" else "text/event-stream"
+def _client(row: Row) -> Iterator[Any]:
+    """Yield an HTTP client whose every request is answered by the recording."""
+    httpx2: Any = importlib.import_module("httpx2")
 
     def answer(request: Any) -> Any:
-        return module.Response(200, headers={"content-type": kind}, content=row.data)
+        return httpx2.Response(200, headers=EVENT_STREAM, content=row.data)
 
-    with module.Client(transport=module.MockTransport(answer), base_url="http://x") as client:
+    with httpx2.Client(transport=httpx2.MockTransport(answer), base_url="http://x") as client:
         yield client
 
 
@@ -135,23 +137,36 @@ def _anthropic(row: Row, said: Said) -> None:
                 said.usage = _dump(message.usage)
 
 
+@functools.cache
+def _gemini_client() -> tuple[Any, list[bytes]]:
+    """Return a client and the list that its next answer is taken from: one made reads certificates twice."""
+    httpx: Any = importlib.import_module("httpx")
+    answers: list[bytes] = []
+
+    def answer(request: Any) -> Any:
+        return httpx.Response(200, headers=EVENT_STREAM, content=answers.pop())
+
+    http = httpx.Client(transport=httpx.MockTransport(answer), base_url="http://x")
+    options = {"httpx_client": http, "base_url": "http://x"}
+    return sdk("gemini").Client(api_key="k", http_options=options), answers
+
+
 def _gemini(row: Row, said: Said) -> None:
-    genai = sdk("gemini")
-    with _client(row, "httpx") as http:
-        client = genai.Client(api_key="k", http_options={"httpx_client": http, "base_url": "http://x"})
-        for chunk in client.models.generate_content_stream(model="gemini-3-pro", contents="Hi."):
-            if chunk.usage_metadata is not None:
-                reported = chunk.usage_metadata.model_dump(exclude_none=True, by_alias=True, mode="json")
-                said.usage = counters(reported)
-            for candidate in chunk.candidates or ():
-                for part in (candidate.content and candidate.content.parts) or ():
-                    if part.function_call is not None:
-                        call = part.function_call
-                        said.calls.append((call.id, call.name, call.args or {}))
-                    elif not part.thought:
-                        said.text += part.text or ""
-                if candidate.finish_reason is not None:
-                    said.finish = str(candidate.finish_reason.value)
+    client, answers = _gemini_client()
+    answers.append(row.data)
+    for chunk in client.models.generate_content_stream(model="gemini-3-pro", contents="Hi."):
+        if chunk.usage_metadata is not None:
+            reported = chunk.usage_metadata.model_dump(exclude_none=True, by_alias=True, mode="json")
+            said.usage = counters(reported)
+        for candidate in chunk.candidates or ():
+            for part in (candidate.content and candidate.content.parts) or ():
+                if part.function_call is not None:
+                    call = part.function_call
+                    said.calls.append((call.id, call.name, call.args or {}))
+                elif not part.thought:
+                    said.text += part.text or ""
+            if candidate.finish_reason is not None:
+                said.finish = str(candidate.finish_reason.value)
 
 
 def _ollama(row: Row, said: Said) -> None:

@@ -13,12 +13,14 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from aiio.context.assemble import create_assembler
 from aiio.context.events import Done, Error, Placed, ResponseEvent, Working
@@ -107,6 +109,14 @@ def rows(protocol: str, *, http: bool = False) -> list[Row]:
     folder = recordings_folder() or FIXTURES
     found = (row for row in all_rows(folder) if row.protocol == protocol)
     return [row for row in found if row.file.endswith(".http.json") == http]
+
+
+def recording(file: str) -> Row:
+    """Return the row of *file*; skip the test where it isn't there."""
+    found = [row for row in all_rows(recordings_folder() or FIXTURES) if row.file == file]
+    if not found:
+        pytest.skip(NO_RECORDINGS)
+    return found[0]
 
 
 def _row(folder: Path, cells: dict[str, str]) -> Row:
@@ -258,27 +268,31 @@ def replay(
     framer: Callable[[], Framer] = SSEDecoder,
 ) -> Replay:
     """Push *data*, cut at the offsets *cuts*, through framing, provider and assembler, as IO does."""
-    bounds = [0, *cuts, len(data)]
-    chunks = [data[start:end] for start, end in pairwise(bounds)]
-    return replay_frames(provider, _frames(framer(), chunks))
+    return replay_reads(provider, reads(framer(), data, cuts))
 
 
-def _frames(framer: Framer, chunks: Iterable[bytes]) -> Iterable[bytes]:
-    for chunk in chunks:
-        yield from framer.feed(chunk)
-    yield from framer.flush()
+def reads(framer: Framer, data: bytes, cuts: Sequence[int] = ()) -> Iterator[list[bytes]]:
+    """Yield the frames that each read of *data*, cut at *cuts*, brings, and those of the end."""
+    for start, end in pairwise([0, *cuts, len(data)]):
+        yield framer.feed(data[start:end])
+    yield framer.flush()
 
 
 def replay_frames(provider: Provider, frames: Iterable[bytes]) -> Replay:
-    """Push *frames* through provider and assembler."""
+    """Push *frames*, as one read brought them, through provider and assembler."""
+    return replay_reads(provider, [frames])
+
+
+def replay_reads(provider: Provider, brought: Iterable[Iterable[bytes]]) -> Replay:
+    """Push the frames that each read *brought* through provider and assembler."""
     result = Replay(state=provider.new_state())
     io, state = provider.io, result.state
     try:
-        for event in provider.translate_all(frames, state, io):
+        for event in chain.from_iterable(provider.translate_all(frames, state, io) for frames in brought):
             if isinstance(event, Working):
                 continue
             result.events.append(event)  # type: ignore[arg-type]
-            if result.terminal is not None:
+            if isinstance(event, Done | Error):
                 break
         else:
             result.events.extend(provider.finish(state, io))  # type: ignore[arg-type]

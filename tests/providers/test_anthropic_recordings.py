@@ -1,57 +1,39 @@
-"""Every Anthropic recording, whole and cut, gives what the manifest says; HTTP answers too."""
+"""What only Anthropic's recordings hold; what all dialects' have in common is in `test_recordings.py`."""
 
 from __future__ import annotations
 
 import hashlib
-import random
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 import pytest
 
-from aiio.context.events import Done, ErrorKind, FinishReason
+from aiio.context.events import Done, FinishReason
 from aiio.context.types import assistant_message, tool_result_message, user_message
 from aiio.providers.anthropic import Anthropic
-from aiio.providers.anthropic_wire import END, Event, read_frame, read_loosely
+from aiio.providers.anthropic_wire import Event, read_loosely
 from aiio.transports.framing import SSEDecoder
 
-from .conformance import check_events
 from .fakes import FakeIO
-from .manifest import NO_RECORDINGS, Replay, Row, all_rows, recordings_folder, replay, replay_frames, rows
+from .manifest import Replay, Row, reads, recording, replay, rows
 from .strict_anthropic import check_anthropic_body
 
-STREAMS = rows("anthropic")
 ANSWERS = rows("anthropic", http=True)
-SMALL = 4096
-streams = pytest.mark.parametrize("row", STREAMS, ids=lambda row: row.file)
-ERRORS = [row for row in ANSWERS if row.http_status != 200]
-answers = pytest.mark.parametrize("row", ERRORS, ids=lambda row: row.file)
+streams = pytest.mark.parametrize("row", rows("anthropic"), ids=lambda row: row.file)
 
 
 def provider() -> Anthropic:
     return Anthropic("http://x", FakeIO())
 
 
-def replayed(file: str) -> Replay:
-    """Replay one recording; skip where it isn't there."""
-    found = {row.file: row for row in STREAMS}
-    if file not in found:
-        pytest.skip(NO_RECORDINGS)
-    return replay(provider(), found[file].data)
-
-
-def test_the_recordings_are_there() -> None:
-    folder = recordings_folder()
-    if folder is None:
-        pytest.skip(NO_RECORDINGS)
-    assert len(STREAMS) + len(ANSWERS) == sum(row.protocol == "anthropic" for row in all_rows(folder))
+def replay_of(file: str) -> Replay:
+    return replay(provider(), recording(file).data)
 
 
 @streams
-def test_recording_gives_what_the_manifest_says(row: Row) -> None:
+def test_signatures_citations_and_stop_details_are_what_the_manifest_says(row: Row) -> None:
     result = replay(provider(), row.data)
-    result.check(row)
-    check_events(result.events, result.content, cut=result.terminal is None)
     if "signature_sha256" in row.extra:
         signatures = [block["signature"] for block in result.content if "signature" in block]
         digests = [hashlib.sha256(one.encode()).hexdigest()[:16] for one in signatures]
@@ -70,63 +52,6 @@ def test_usage_is_what_the_server_said(row: Row) -> None:
     assert terminal is not None
     usage = terminal.usage or {}
     assert {key: usage[key] for key in row.usage or {} if key in usage} == row.usage
-
-
-@streams
-def test_any_cut_gives_the_same_events(row: Row) -> None:
-    data = row.data
-    cuts: list[tuple[int, ...]]
-    if len(data) < SMALL:
-        cuts = [(at,) for at in range(1, len(data))]
-        cuts.append(tuple(range(1, len(data))))
-    else:
-        chance = random.Random(row.file)
-        cuts = [tuple(sorted(chance.sample(range(1, len(data)), 12))) for _ in range(20)]
-    one, whole = provider(), replay(provider(), data).events
-    for cut in cuts:
-        assert replay(one, data, cut).events == whole, cut
-
-
-def frames_of(row: Row) -> list[bytes]:
-    decoder = SSEDecoder()
-    return [*decoder.feed(row.data), *decoder.flush()]
-
-
-@streams
-def test_both_readers_give_the_same_events(row: Row) -> None:
-    typed, loose = provider().new_state(), provider().new_state()
-    for frame in frames_of(row):
-        native = read_loosely(frame)
-        assert native is END or isinstance(native, Event)
-        assert [*loose.take(native, lambda: 0.0)] == [*typed.take(read_frame(frame), lambda: 0.0)]
-    assert loose.finish() == typed.finish()
-
-
-@streams
-def test_one_by_one_gives_the_same_events_as_all_at_once(row: Row) -> None:
-    one, frames = provider(), frames_of(row)
-    state, single = one.new_state(), one.new_state()
-    events = [event for frame in frames for event in one.translate(one.decode(frame), single, one.io)]
-    assert [*one.translate_all(frames, state, one.io)] == events
-
-
-@streams
-def test_E3_a_recording_cut_after_any_frame_is_never_done(row: Row) -> None:
-    """Cut before the stop reason there is no terminal event, and the partial can be sent again."""
-    frames = frames_of(row)
-    ends = next(
-        (at for at, frame in enumerate(frames) if b'"stop_reason":"' in frame or b'"type":"error"' in frame),
-        len(frames),
-    )
-    for count in range(ends):
-        one = provider()
-        result = replay_frames(one, frames[:count])
-        assert not one.ending(result.state)
-        assert result.terminal is None
-        check_events(result.events, result.content, cut=True)
-        context = [user_message("u"), assistant_message(result.content), user_message("v")]
-        _, body = one.request(context, FakeIO())
-        check_anthropic_body(body)
 
 
 @streams
@@ -156,7 +81,7 @@ def test_what_was_received_goes_back_as_it_came(row: Row) -> None:
 def received(row: Row) -> list[dict[str, Any]]:
     """Return the blocks of a recording, put together here without the code that is tested."""
     blocks: list[dict[str, Any]] = []
-    for frame in frames_of(row):
+    for frame in chain.from_iterable(reads(SSEDecoder(), row.data)):
         native = read_loosely(frame)
         assert isinstance(native, Event)
         event = native.value
@@ -185,13 +110,13 @@ def received(row: Row) -> list[dict[str, Any]]:
 
 
 def test_pauses_and_refusals_have_their_own_finish() -> None:
-    refused = replayed("anthropic-refusal.sse").terminal
+    refused = replay_of("anthropic-refusal.sse").terminal
     assert isinstance(refused, Done)
     assert refused.finish is FinishReason.REFUSAL
 
 
 def test_redacted_thinking_is_kept_whole() -> None:
-    first, second, text = replayed("anthropic-thinking-redacted.sse").content
+    first, second, text = replay_of("anthropic-thinking-redacted.sse").content
     assert first.keys() == {"type", "text", "redacted", "data"}
     assert (first["redacted"], first["text"], first["data"][:8]) == (True, "", "EqkECkYI")
     assert second["data"].endswith("BV3yRYdZ1J0GAE=")
@@ -199,28 +124,13 @@ def test_redacted_thinking_is_kept_whole() -> None:
 
 
 def test_iterations_are_kept_beside_the_usage_of_the_last_pass() -> None:
-    terminal = replayed("anthropic-compaction.sse").terminal
+    terminal = replay_of("anthropic-compaction.sse").terminal
     assert isinstance(terminal, Done)
     assert [one["type"] for one in (terminal.usage or {})["iterations"]] == ["compaction", "message"]
 
 
-@answers
-def test_http_answer_gives_what_the_manifest_says(row: Row) -> None:
-    error = row.http_error
-    assert row.error is not None
-    verdict = provider().classify_error(error)
-    assert (verdict.status, verdict.code) == (row.error["status_code"], row.error["type"])
-    assert verdict.kind == ErrorKind.PROVIDER
-    assert verdict.message == f"{row.error['message']} [fake]"
-    assert verdict.retryable == row.error["sdk_would_retry"]
-    if "request_id" in row.error:
-        assert verdict.request_id == row.error["request_id"]
-    if "retry_after_s" in row.error:
-        assert verdict.retry_after_ms == row.error["retry_after_s"] * 1000
-
-
 def test_the_request_id_is_in_the_body_too() -> None:
-    row = next(row for row in ANSWERS if row.file == "http-anthropic-429-spend.http.json")
+    row = recording("http-anthropic-429-spend.http.json")
     assert provider().classify_error(row.http_error).request_id == "req_syn5"
 
 

@@ -475,6 +475,22 @@ def test_cache_marks_are_passed_on() -> None:
     assert alone["content"][0]["item"] == {"type": "fallback"}
 
 
+def test_a_cache_point_is_marked_as_prompt_cache_has_it() -> None:
+    point = {"cache_point": True}
+    context: list[Message] = [
+        {**system_message("s"), **point},
+        {**user_message([{**text_content("own"), "cache_control": {"type": "other"}}]), **point},
+        {**assistant_message([text_content("a")]), **point},
+        {**user_message("b"), "cache_point": "yes"},
+    ]
+    for setting, mark in ((None, MARK), (True, MARK), ("1h", {**MARK, "ttl": "1h"}), (False, None)):
+        body = body_of(context, prompt_cache=setting)
+        found = [part.get("cache_control") for turn in body["messages"] for part in turn["content"]]
+        assert found == [{"type": "other"}, mark, None]
+        assert body["system"] == ([{**text("s"), "cache_control": mark}] if mark else "s")
+    assert "cache_point" not in str(body_of(context))
+
+
 def test_of_too_many_cache_marks_the_first_of_the_messages_go() -> None:
     io = FakeIO(prompt_cache="1h", tools=[{"name": "f", "cache_control": MARK}])
     blocks = [{**text_content(str(number)), "cache_control": MARK} for number in range(4)]
