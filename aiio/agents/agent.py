@@ -12,22 +12,26 @@ import trio
 from aiio.builder import ContextBuilder
 from aiio.context.callbacks import Callback, CallbackSet, normalize_callbacks
 from aiio.context.store import Context
-from aiio.context.types import Block, Message, MessageType, Record, system_message, user_message
+from aiio.context.types import Message, MessageType, Record, system_message, user_message
 from aiio.context.validate import has_content, is_message
 from aiio.env.durations import Duration
 from aiio.io.io import IO
 from aiio.io.limits import check_duration
 
 from .conversation import conversation
-from .run import AgentResult, AgentRun, Phase
+from .guard import ContextGuard, Gauge
+from .inbox import Inbox, Input
+from .result import AgentResult
+from .run import AgentRun, Phase
+from .spending import Budget
 from .toolbox import AgentTool, Toolbox
 
 if TYPE_CHECKING:
     from aiio.env.env import Env
 
 Callbacks: TypeAlias = Mapping[str, "Callback | bool | None"]
-Input: TypeAlias = "str | list[Block]"
-"""What a user says: text, or content blocks."""
+
+WITHIN_THE_WINDOW = ContextGuard()
 
 _numbers = count(1)
 
@@ -84,6 +88,9 @@ class Agent:
       settings: overrides laid over the endpoint's settings.
       timeout, connect_timeout, stuck_timeout: limits of each request; see `IO`.
       callbacks: plain functions by name (`on_text_delta`, ...), for every run.
+      budget: what one run may use of tokens, money and time; None: no limit.
+      guard: what to do about a context that is too full for the model; None: nothing. By default a summary
+        takes the place of most of *context*, which keeps what it stands for in a record; see `ContextGuard`.
 
     A duration is a `Duration` (a bare number is milliseconds).
 
@@ -111,6 +118,8 @@ class Agent:
         connect_timeout: Duration | None = None,
         stuck_timeout: Duration | None = None,
         callbacks: Callbacks | None = None,
+        budget: Budget | None = None,
+        guard: ContextGuard | None = WITHIN_THE_WINDOW,
     ) -> None:
         if env is None:
             raise TypeError("an Agent needs an env: async with aiio.open_env() as env: ...")
@@ -120,6 +129,10 @@ class Agent:
             raise ValueError("system is a fragment of the builder, or there is no builder")
         if builder is None and builder_input is not None:
             raise ValueError("builder_input is for a builder, and there is none")
+        if not isinstance(budget, Budget | None):
+            raise TypeError(f"budget is an aiio.Budget, not {budget!r}")
+        if not isinstance(guard, ContextGuard | None):
+            raise TypeError(f"guard is an aiio.ContextGuard, not {guard!r}")
         seconds = check_duration("tool_timeout", tool_timeout)
         if seconds is None:
             raise TypeError('tool_timeout must be a duration; "never" turns it off')
@@ -148,7 +161,10 @@ class Agent:
         self._builder_input = builder_input
         if system and not _begins_with(self._conversation.entries(), system):
             self._conversation.prepend(system_message(system))
-        self._pending: list[Input] = []
+        self._budget = budget
+        self._guard = guard
+        self._gauge = Gauge()
+        self._inbox = Inbox()
         self._run: AgentRun | None = None
         self._closed = False
 
@@ -183,8 +199,8 @@ class Agent:
 
     @property
     def pending(self) -> tuple[Input, ...]:
-        """What was sent and has not joined the context yet."""
-        return tuple(self._pending)
+        """What was sent and has not joined the context yet, in the order in which it will."""
+        return self._inbox.waiting()
 
     # -- talking ----------------------------------------------------------------------------------
 
@@ -197,8 +213,8 @@ class Agent:
             once per request, when its message is in the context, and on disk if that is saved.
 
         Returns:
-          How it ended. A failed request, `kill()` and too many rounds are results, not exceptions. Nothing is
-          retried: `run()` again sends the context as it stands.
+          How it ended. A failed request, `kill()`, too many rounds and a budget that is used up are results,
+          not exceptions. Nothing is retried: `run()` again sends the context as it stands.
 
         Raises:
           trio.BusyResourceError: it runs already; that run is not disturbed. `send` is for then.
@@ -215,11 +231,19 @@ class Agent:
         """
         return await self._begin(text, callbacks).go()
 
-    def send(self, text: Input) -> None:
+    def send(self, text: Input, *, steer: bool = True) -> None:
         """Say *text* without waiting for an answer.
 
-        To a running agent: it joins the context before the next request, after tool results, and causes one
-        if there would have been none. To an idle one: it joins at once; the next run saves and answers it.
+        To a running agent there are two ways. The request in flight goes on in both; `kill` is what stops it.
+
+        - Steering: it joins the context before the next request, after the results of the tools that run now,
+          and causes a request if there would have been none. The model hears it in the middle of its work.
+        - Queued (`steer=False`): it waits until the model calls no more tools, and starts a further round
+          then, as if `run` was called again. Each is answered by itself, in the order of sending, and
+          what steers comes first.
+
+        To an idle one: it joins at once; the next run saves and answers it. What still waits when a run ends
+        early (it failed, was killed, has used up its rounds or budget) joins the context then.
 
         Raises:
           trio.ClosedResourceError: `kill` was called before.
@@ -227,7 +251,7 @@ class Agent:
         """
         if self._closed:
             raise trio.ClosedResourceError("this agent was killed; make a new one with its context")
-        self._pending.append(_checked_input(text))
+        self._inbox.put(_checked_input(text), steer=steer)
         if self._run is None:
             self._absorb()
 
@@ -265,7 +289,7 @@ class Agent:
         handlers: CallbackSet = normalize_callbacks({**self._callbacks, **(callbacks or {})})
         self._conversation.check()
         if text is not None:
-            self._pending.append(_checked_input(text))
+            self._inbox.put(_checked_input(text), steer=True)
         elif not any(is_message(entry) and has_content(entry) for entry in self._conversation.entries()):
             raise ValueError("nothing to answer: the context is empty and no text was given")
         self._absorb()
@@ -282,9 +306,11 @@ class Agent:
         return self._builder.build(input=input).messages
 
     def _absorb(self) -> None:
-        """Let what was sent join the context."""
-        pending, self._pending = self._pending, []
-        for said in pending:
+        """Let all that was sent join the context."""
+        self._join(self._inbox.take_all())
+
+    def _join(self, inputs: Sequence[Input]) -> None:
+        for said in inputs:
             self._conversation.append(user_message(said))
 
     def _named(self, name: str) -> None:

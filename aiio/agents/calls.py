@@ -6,32 +6,25 @@ caller: a model that asks for nonsense is the model's trouble, and it can mend i
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import trio
 
 from aiio.context.log import get_logger
-from aiio.context.text import clean_text, compact_json
-from aiio.context.types import Block, ContentType, Message, text_content, tool_result_message
-from aiio.context.validate import has_content
+from aiio.context.text import compact_json
+from aiio.context.types import Block, Message, tool_result_message
 from aiio.env.groups import first_leaf
+from aiio.env.tool_calls import call_function, failure_message, misfit, result_message
 from aiio.env.tools import Tool
 from aiio.io.limits import as_words
 
 from .toolbox import Toolbox
 
+_ENVELOPE = frozenset({"result", "system", "display"})
+
 CANCELLED = "cancelled: the call was stopped before it had a result; it may have been carried out in part"
-NO_OUTPUT = "(no output)"
-
-THREADS = 40
-"""Sync tools that run at a time in one trio run, abandoned ones included."""
-
-_RESULT_BLOCKS = (ContentType.TEXT, ContentType.IMAGE, ContentType.BINARY)
-_threads: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("aiio.agents.threads")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +42,21 @@ class CallPolicy:
     cut: bool = False
     """Whether the answer ended at its length limit."""
     emit: Callable[..., None] = lambda name, **data: None
-    """Told `tool_start` {call} and `tool_done` {call, outcome, result}; the result is None when cancelled."""
+    """Told `tool_start` {call} and `tool_done` {call, outcome, result, display}.
+
+    The result is None when cancelled, the display when the tool gave none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallResult:
+    """What came of a call."""
+
+    message: Message
+    """The result message, for the model."""
+    system: str | None = None
+    """What else the model is told, as a system message after the results of all calls of its answer."""
+    display: Any = None
+    """What is for people only: it goes to who listens to the Env's events."""
 
 
 class Refused(Exception):
@@ -61,7 +68,7 @@ class Refused(Exception):
 
 
 async def make_calls(
-    calls: Sequence[Block], toolbox: Toolbox, policy: CallPolicy, results: dict[int, Message]
+    calls: Sequence[Block], toolbox: Toolbox, policy: CallPolicy, results: dict[int, CallResult]
 ) -> None:
     """Make *calls*, begun in order, some at a time; put the result of each into *results*, by its place.
 
@@ -90,7 +97,7 @@ async def make_calls(
         raise leaf from leaf.__cause__
 
 
-def note_for_model(calls: Sequence[Block], results: Mapping[int, Message]) -> str | None:
+def note_for_model(calls: Sequence[Block], results: Mapping[int, CallResult]) -> str | None:
     """Return what the model must be told beside the results; None: the results say it all.
 
     No dialect can send back a call without a name or without parsed arguments; it leaves the call out, and
@@ -100,7 +107,7 @@ def note_for_model(calls: Sequence[Block], results: Mapping[int, Message]) -> st
     if not lost:
         return None
     return "\n".join(
-        ["Tool calls that were not made:"] + [results[place]["content"][0]["text"] for place in lost]
+        ["Tool calls that were not made:"] + [results[place].message["content"][0]["text"] for place in lost]
     )
 
 
@@ -110,11 +117,11 @@ def _can_be_sent(call: Block) -> bool:
     return named and not call.get("partial") and not isinstance(call.get("arguments"), str)
 
 
-async def _make_call(call: Block, toolbox: Toolbox, policy: CallPolicy) -> Message:
-    """Make one call and return its result message. Raises only cancellation, and what is no Exception."""
+async def _make_call(call: Block, toolbox: Toolbox, policy: CallPolicy) -> CallResult:
+    """Make one call and return its result. Raises only cancellation, and what is no Exception."""
     began = trio.current_time()
     outcome = "cancelled"
-    result: Message | None = None
+    result: CallResult | None = None
     name, call_id = str(call.get("name") or ""), call["call_id"]
     policy.emit("tool_start", call=call)
     try:
@@ -123,14 +130,17 @@ async def _make_call(call: Block, toolbox: Toolbox, policy: CallPolicy) -> Messa
             value = await _run_tool(tool, arguments, policy)
             outcome, result = "done", _result(call_id, name, value)
         except Refused as exc:
-            outcome, result = exc.outcome, tool_result_message(call_id, name, str(exc), error=True)
+            outcome = exc.outcome
+            result = CallResult(message=tool_result_message(call_id, name, str(exc), error=True))
         except Exception as exc:  # noqa: BLE001  # a tool may raise anything, and its model should hear of it
-            outcome, result = "raised", _failure(call_id, name, exc, policy)
+            outcome = "raised"
+            result = CallResult(message=failure_message(call_id, name, exc, policy.scrub))
         except BaseExceptionGroup as group:  # a tool with a nursery, cancelled while it failed
             urgent = first_leaf(group)
             if not isinstance(urgent, Exception):
                 raise urgent from None
-            outcome, result = "raised", _failure(call_id, name, urgent, policy)
+            outcome = "raised"
+            result = CallResult(message=failure_message(call_id, name, urgent, policy.scrub))
             await trio.lowlevel.checkpoint_if_cancelled()
         return result
     finally:
@@ -142,7 +152,13 @@ async def _make_call(call: Block, toolbox: Toolbox, policy: CallPolicy) -> Messa
             outcome=outcome,
             elapsed_ms=round((trio.current_time() - began) * 1000, 1),
         )
-        policy.emit("tool_done", call=call, outcome=outcome, result=result)
+        policy.emit(
+            "tool_done",
+            call=call,
+            outcome=outcome,
+            result=None if result is None else result.message,
+            display=None if result is None else result.display,
+        )
 
 
 def _checked(call: Block, toolbox: Toolbox, *, cut: bool) -> tuple[Tool, dict[str, Any]]:
@@ -165,32 +181,19 @@ def _checked(call: Block, toolbox: Toolbox, *, cut: bool) -> tuple[Tool, dict[st
             "arguments",
             f"the call of {name!r} was not made: its arguments must be a JSON object; call it again with one",
         )
-    misfit = _misfit(tool.fn, arguments)
-    if misfit:
+    unfit = misfit(tool.fn, arguments)
+    if unfit:
         schema = compact_json(tool.schema["input_schema"])
         raise Refused(
-            "arguments", f"the call of {name!r} was not made: {misfit}; call it again to match {schema}"
+            "arguments", f"the call of {name!r} was not made: {unfit}; call it again to match {schema}"
         )
     return tool, arguments
-
-
-def _misfit(fn: Callable[..., Any], arguments: Mapping[str, Any]) -> str | None:
-    """Return why *fn* can't be called with *arguments*; None when it can, or nobody knows."""
-    try:
-        signature = inspect.signature(fn)
-    except (TypeError, ValueError):  # some builtins have none
-        return None
-    try:
-        signature.bind(**arguments)
-    except TypeError as exc:
-        return str(exc)
-    return None
 
 
 async def _run_tool(tool: Tool, arguments: Mapping[str, Any], policy: CallPolicy) -> Any:
     """Return what *tool* returns. Refused: it took too long. Raises what the tool raises."""
     with trio.move_on_after(policy.timeout):
-        return await _called(tool.fn, arguments)
+        return await call_function(tool.fn, arguments)
     raise Refused(
         "timeout",
         f"the tool {tool.name!r} was stopped after {as_words(policy.timeout)} without a result; its work may "
@@ -198,59 +201,25 @@ async def _run_tool(tool: Tool, arguments: Mapping[str, Any], policy: CallPolicy
     )
 
 
-async def _called(fn: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    """Call *fn*: awaited when it is async, else in a thread, abandoned when cancelled."""
-    called = fn if inspect.isroutine(fn) or isinstance(fn, partial) else type(fn).__call__
-    if inspect.iscoroutinefunction(called):
-        return await fn(**arguments)
-    # In a tuple, because trio refuses a bare coroutine from a thread; a wrapped async function gives one.
-    (value,) = await trio.to_thread.run_sync(
-        lambda: (fn(**arguments),), abandon_on_cancel=True, limiter=_thread_limiter()
+def _result(call_id: str, name: str, value: Any) -> CallResult:
+    """Return what a tool returned, the result alone or `{result, system?, display?}`, as a result.
+
+    Source: spec/io.md A15, "Tool catalog".
+    """
+    if not _is_envelope(value):
+        return CallResult(message=result_message(call_id, name, value))
+    return CallResult(
+        message=result_message(call_id, name, value["result"]),
+        system=value.get("system") or None,
+        display=value.get("display"),
     )
-    return await _awaited(value) if inspect.isawaitable(value) else value
 
 
-async def _awaited(value: Awaitable[Any]) -> Any:
-    return await value
-
-
-def _thread_limiter() -> trio.CapacityLimiter:
-    """Return the limiter of this run. Not trio's own: stuck tools must not keep name resolution waiting."""
-    try:
-        return _threads.get()
-    except LookupError:
-        limiter = trio.CapacityLimiter(THREADS)
-        _threads.set(limiter)
-        return limiter
-
-
-def _result(call_id: str, name: str, value: Any) -> Message:
-    """Return *value* as a result message: text and blocks as they are, other data as JSON."""
-    if value is None:
-        content: Any = ""
-    elif isinstance(value, str) or _are_blocks(value):
-        content = value
-    else:
-        try:
-            content = compact_json(value)
-        except (TypeError, ValueError):
-            content = str(value)
-    message = tool_result_message(call_id, name, content)
-    if not has_content(message):
-        message["content"] = [text_content(NO_OUTPUT)]
-    return message
-
-
-def _are_blocks(value: object) -> bool:
+def _is_envelope(value: object) -> bool:
+    """Tell whether *value* is a result and what goes with it. Any other key makes it plain data."""
     return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(block, dict) and block.get("type") in _RESULT_BLOCKS for block in value)
+        isinstance(value, dict)
+        and "result" in value
+        and value.keys() <= _ENVELOPE
+        and isinstance(value.get("system"), str | None)
     )
-
-
-def _failure(call_id: str, name: str, exc: BaseException, policy: CallPolicy) -> Message:
-    """Return an exception as a result message: its class and text, without credentials, not its traceback."""
-    exc = first_leaf(exc)
-    text = clean_text(policy.scrub(f"{type(exc).__name__}: {exc}".rstrip(": ")))
-    return tool_result_message(call_id, name, f"the tool {name!r} failed: {text}", error=True)

@@ -38,6 +38,10 @@ class Conversation(Protocol):
         """Put *message* in front."""
         ...
 
+    def replace(self, entries: list[Any]) -> None:
+        """Put *entries* in the place of all that is there."""
+        ...
+
     def repair(self) -> int:
         """Pair calls and results (`repair_linkage`); return how many repairs it took."""
         ...
@@ -68,6 +72,9 @@ class ListConversation:
     def prepend(self, message: Message) -> None:
         self._context.insert(0, message)
 
+    def replace(self, entries: list[Any]) -> None:
+        self._context[:] = entries
+
     def repair(self) -> int:
         return repair_linkage(self._context)
 
@@ -95,6 +102,13 @@ class SessionConversation:
 
     def prepend(self, message: Message) -> None:
         self._context.prepend([message])
+
+    def replace(self, entries: list[Any]) -> None:
+        def replace(live: list[Any]) -> bool:
+            live[:] = entries
+            return True
+
+        self._context.update(replace)
 
     def repair(self) -> int:
         repairs = 0

@@ -17,8 +17,10 @@ import trio
 
 from aiio.env.groups import first_leaf
 
-from .agent import Agent, AgentState, Input
-from .run import AgentResult, AgentRun
+from .agent import Agent, AgentState
+from .inbox import Input
+from .result import AgentResult
+from .run import AgentRun
 
 if TYPE_CHECKING:
     from aiio.env.env import Env
@@ -51,7 +53,7 @@ class FleetStats:
     done: int
     """Agents that finished."""
     failed: Mapping[str, int]
-    """Agents that ended otherwise: by error kind (`cancelled` if killed), `max_rounds`, `crashed` (a bug)."""
+    """Agents that ended otherwise: by error kind (`cancelled` if killed), `Stopped`, or `crashed` (a bug)."""
     output_tokens: int
     """Of all requests that have ended."""
 
@@ -272,6 +274,12 @@ class FleetResults:
         if result is None:
             raise StopAsyncIteration
         return result
+
+    def next_nowait(self) -> FleetResult:
+        """Return the next result if there is one now. trio.WouldBlock: there is none."""
+        if not self._fleet._results:
+            raise trio.WouldBlock
+        return self._fleet._results.popleft()
 
 
 def open_fleet(env: Env, max_active: int | None = None) -> Fleet:

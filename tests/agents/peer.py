@@ -33,10 +33,11 @@ Answer = Callable[[dict[str, Any]], Sequence[Step]]
 
 @define_provider(name="agent-scripted")
 class AgentScripted(Scripted):
-    """The scripted dialect, with the tools in the body."""
+    """The scripted dialect, with the tools in the body, and whether they may be called."""
 
     def request(self, context: Sequence[Message], io: ProviderIO) -> tuple[dict[str, Any], Any]:
-        return {}, {"messages": list(context), "tools": list(io.tools())}
+        choice = io.settings.get("tool_choice")
+        return {}, {"messages": list(context), "tools": list(io.tools()), "tool_choice": choice}
 
 
 class Peer:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 import pytest
+import structlog
 import trio
 from trio.testing import MockClock, assert_checkpoints, wait_all_tasks_blocked
 
@@ -402,3 +403,52 @@ async def test_a_tool_may_start_more_agents(autojump_clock: MockClock) -> None:
         "helper": "Helped.",
         "boss": "ok",
     }
+
+
+async def test_results_may_be_taken_without_waiting() -> None:
+    async with peer(answer("ok")) as (env, _), open_fleet(env) as fleet:
+        fleet.start(agent_of(env), "1", key="a")
+        results = fleet.results()
+        with pytest.raises(trio.WouldBlock):
+            results.next_nowait()
+        await wait_all_tasks_blocked()
+        assert results.next_nowait().key == "a"
+        with pytest.raises(trio.WouldBlock):
+            results.next_nowait()
+        assert [result async for result in results] == []
+
+
+async def test_every_line_logged_for_an_agent_has_its_name() -> None:
+    lines: list[dict[str, Any]] = []
+
+    def keep(logger: Any, method: str, line: MutableMapping[str, Any]) -> str:
+        lines.append(dict(line))
+        raise structlog.DropEvent
+
+    async def look() -> str:
+        structlog.get_logger().info("tool.looks")
+        return "seen"
+
+    def look_in_a_thread() -> str:
+        structlog.get_logger().info("thread.looks")
+        return "seen"
+
+    structlog.configure(processors=[structlog.contextvars.merge_contextvars, keep])
+    calls = calling(call("look"), call("look_in_a_thread", call_id="c2", index=1))
+
+    def script(body: dict[str, Any]) -> Sequence[Step]:
+        return answer("ok") if body["messages"][-1]["type"] == 4 else calls
+
+    async with peer(script) as (env, _), open_fleet(env) as fleet:
+        for key in "abc":
+            fleet.start(Agent(env=env, model=MODEL, tools=[look, look_in_a_thread]), "Go.", key=key)
+    for event, times in (
+        ("request.settled", 2),
+        ("tool.settled", 2),
+        ("tool.looks", 1),
+        ("thread.looks", 1),
+        ("agent.settled", 1),
+    ):
+        named = sorted(line["agent"] for line in lines if line["event"] == event)
+        assert named == sorted("abc" * times), event
+    assert all("agent" in line for line in lines), lines

@@ -13,10 +13,10 @@ import trio
 from trio.testing import MockClock
 
 from aiio.agents import Agent
-from aiio.agents.calls import NO_OUTPUT, THREADS
 from aiio.context.types import text_content
 from aiio.env.env import Env
 from aiio.env.groups import first_leaf
+from aiio.env.tool_calls import NO_OUTPUT, THREADS
 
 from .peer import MODEL, Peer, answer, call, calling, peer, results
 from .strict import assert_linked
