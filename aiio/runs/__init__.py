@@ -1,13 +1,15 @@
 """Runs: one execution, threaded through every step of it (seed 002).
 
-harness = Harness(env=env, model="local/smollm2", store=DiskStore("checkpoints"))
-answer = await harness.run(call_model("ask"), "Name three birds.")
+A harness is what runs share, a step says what to do:
+
+    harness = Harness(env=env, model="local/smollm2", store=DiskStore("checkpoints"))
+    answer = await harness.run(call_model("ask"), "Name three birds.")
 """
 
 from __future__ import annotations
 
 from .adapters import items_to_messages, messages_to_items
-from .anchoring import CachePolicy, EpochUsage, LayerUsageEntry, Reanchor
+from .anchoring import CachePolicy, Reanchor
 from .budgets import ProjectionPolicy, Shares, share
 from .builtin_layers import (
     history_layer,
@@ -20,12 +22,15 @@ from .channel_outside import ChannelHandle, ChannelStream
 from .channels import Channel, ChannelMode
 from .code_steps import Backoff, Retry, conditional, run_code
 from .context import RunContext
-from .decide import Choice, DecisionAnswer, DecisionClient, Noul, Score, decide
+from .decide import Choice, DecisionAnswer, DecisionClient, DecisionLimits, Noul, Score, decide
 from .errors import RunConfigError, RunError, RunErrorKind, error_kind, is_run_error
-from .fs import FsAdapter, LocalFs, MemoryFs
+from .estimating import EstimatedDecisions
+from .file_layer import filesystem_layer
+from .fs import FileStat, FsAdapter, LocalFs, MemoryFs
 from .harness import Harness
 from .item_log import ItemLog
 from .item_schemas import ItemCategory, ItemSchemaRegistry
+from .item_stream import ItemSnapshot, ItemStream
 from .items import (
     Item,
     ItemStatus,
@@ -35,14 +40,19 @@ from .items import (
     new_item,
     strip_unresolved_tool_calls,
 )
+from .layer_tools import NewState
+from .layer_usage import EpochUsage, LastLayerUsage, LayerUsageEntry
 from .layers import (
-    Budget,
     ContextLayer,
     HookCall,
     HookContext,
     Hooks,
+    LayerBudget,
     LayerStorage,
     Placement,
+    RecallMode,
+    RerenderScope,
+    RerenderTiming,
     Ruling,
     Scope,
     Slot,
@@ -53,11 +63,14 @@ from .looping import OnError, loop, schedule
 from .model_step import call_model
 from .paid import PaidCall, PaidState
 from .parallel import ParallelMode, in_parallel
+from .plan_layer import PlanPhase, plan_layer
 from .prices import Pricer
+from .sessions import Delivery, HarnessResponse
 from .spans import Span
 from .spawning import DetachedHandle, DetachedStatus, detached_spawn, spawn, with_context
 from .step import Step
 from .stores import CheckpointStore, DiskStore, MemoryStore, SQLiteStore
+from .streams import EventSource, EventStream, StreamEvent
 from .tools import invoke_tool
 from .totals import StepMeta, TokenTotals
 from .until import (
@@ -74,11 +87,11 @@ from .until import (
     output_equals,
     verified,
 )
-from .view import LastLayerUsage
+from .view import preview
+from .work_layers import ToolState, observations_layer, task_state_layer, tool_calls_layers, with_tool_state
 
 __all__ = [
     "Backoff",
-    "Budget",
     "CachePolicy",
     "Channel",
     "ChannelHandle",
@@ -89,12 +102,19 @@ __all__ = [
     "ContextLayer",
     "DecisionAnswer",
     "DecisionClient",
+    "DecisionLimits",
+    "Delivery",
     "DetachedHandle",
     "DetachedStatus",
     "DiskStore",
     "EpochUsage",
+    "EstimatedDecisions",
+    "EventSource",
+    "EventStream",
+    "FileStat",
     "FsAdapter",
     "Harness",
+    "HarnessResponse",
     "HookCall",
     "HookContext",
     "Hooks",
@@ -102,23 +122,31 @@ __all__ = [
     "ItemCategory",
     "ItemLog",
     "ItemSchemaRegistry",
+    "ItemSnapshot",
     "ItemStatus",
+    "ItemStream",
     "LastLayerUsage",
+    "LayerBudget",
     "LayerStorage",
     "LayerUsageEntry",
     "LocalFs",
     "LoopSnapshot",
     "MemoryFs",
     "MemoryStore",
+    "NewState",
     "Noul",
     "OnError",
     "PaidCall",
     "PaidState",
     "ParallelMode",
     "Placement",
+    "PlanPhase",
     "Pricer",
     "ProjectionPolicy",
     "Reanchor",
+    "RecallMode",
+    "RerenderScope",
+    "RerenderTiming",
     "Retention",
     "Retry",
     "Ruling",
@@ -134,7 +162,9 @@ __all__ = [
     "Span",
     "Step",
     "StepMeta",
+    "StreamEvent",
     "TokenTotals",
+    "ToolState",
     "Verdict",
     "all_of",
     "any_of",
@@ -147,6 +177,7 @@ __all__ = [
     "error_kind",
     "estimate_item_tokens",
     "extract_assistant_text",
+    "filesystem_layer",
     "history_layer",
     "in_parallel",
     "instructions_layer",
@@ -161,8 +192,11 @@ __all__ = [
     "never",
     "new_item",
     "no_tool_calls",
+    "observations_layer",
     "output_contains",
     "output_equals",
+    "plan_layer",
+    "preview",
     "run_code",
     "schedule",
     "scratchpad_layer",
@@ -170,7 +204,10 @@ __all__ = [
     "spawn",
     "steering_layer",
     "strip_unresolved_tool_calls",
+    "task_state_layer",
     "temporal_layer",
+    "tool_calls_layers",
     "verified",
     "with_context",
+    "with_tool_state",
 ]

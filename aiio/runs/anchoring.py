@@ -11,8 +11,8 @@ much, the epoch ends and everything is pinned anew.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -20,15 +20,14 @@ from xml.sax.saxutils import quoteattr
 from aiio.context.text import compact_json
 
 from .items import Item, create_message, estimate_item_tokens, item_text
-from .layer_set import LayerOutput
-from .layers import ContextLayer, Placement
+from .layer_usage import EpochUsage, LayerUsageEntry
+from .layers import Placement
+from .recall import Delta, LayerOutput
 
 PRESSURE_FLOOR = 256
 """Tokens of updates that never end an epoch."""
 
 MISSES_TO_BLIND = 3
-
-Delta = Callable[[ContextLayer, Sequence[Item], Sequence[Item]], Awaitable[str | None]]
 
 
 class Reanchor(StrEnum):
@@ -73,40 +72,8 @@ class _Churn:
 
 @dataclass(frozen=True, slots=True)
 class _Pin:
-    layer: ContextLayer
-    items: tuple[Item, ...]
-    tokens: int
+    output: LayerOutput
     digest: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerUsageEntry:
-    """A layer's part in an assembly."""
-
-    layer_id: str
-    token_count: int
-    """As the layer counts."""
-    items: tuple[Item, ...]
-    """As served: the pin's, when it was pinned."""
-    placement: str = Placement.ANCHOR.value
-    served: str = "fresh"
-    changed: bool = False
-    churn_rate: float = 0.0
-    rebill_tokens: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochUsage:
-    """The state of anchoring behind an assembly."""
-
-    id: str
-    age: int
-    """Assemblies of this epoch, this one included."""
-    anchor_tokens: int
-    live_tokens: int
-    delta_tokens: int
-    reanchor_reason: str | None
-    """Only on the assembly that began the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,23 +117,40 @@ class Lineage:
         """The name of the running epoch."""
         return f"{self.name}#{self.generation}"
 
-    async def assemble(self, outputs: Sequence[LayerOutput], instructions: str, delta: Delta) -> Bands:
-        """Place *outputs* around the history; once per assembly, and not for a preview.
+    async def assemble(
+        self,
+        outputs: Sequence[LayerOutput],
+        instructions: str,
+        delta: Delta,
+        *,
+        present: Collection[str] | None = None,
+    ) -> Bands:
+        """Place *outputs* around the history; once per assembly, and on a `copy` for a preview.
 
         Args:
           outputs: what layers recalled, by slot.
           instructions: of the model; another text begins another epoch.
           delta: asks a layer for its own words about a change.
+          present: ids of the layers at work, also of silent ones; None: all that ever were.
         """
         digest = _digest_text(instructions)
         reason = self._due(digest)
         if reason is None:
-            bands = await self._served(outputs, delta)
+            bands = await self._served(outputs, delta, present)
             if isinstance(bands, Bands):
                 return bands
             reason = bands
         self._reanchor(digest)
         return self._fresh(outputs, reason)
+
+    def copy(self) -> Lineage:
+        """Return a lineage that goes on from here by itself, for a preview."""
+        return replace(
+            self,
+            _pins=dict(self._pins),
+            _bands=dict(self._bands),
+            _churn={id: replace(churn) for id, churn in self._churn.items()},
+        )
 
     def judge(self, usage: Mapping[str, Any]) -> None:
         """Take note of what the provider says about its cache, once for each assembly."""
@@ -225,17 +209,17 @@ class Lineage:
     def _fresh(self, outputs: Sequence[LayerOutput], reason: Reanchor) -> Bands:
         """The first assembly of an epoch: what is anchored is pinned."""
         anchored = [output for output in outputs if self._band(output) is Placement.ANCHOR]
-        self._pins = {
-            output.layer.id: _Pin(output.layer, output.items, output.tokens, _digest(output.items))
-            for output in anchored
-        }
-        return self._bands_of(outputs, None, set(), reason)
+        self._pins = {output.layer.id: _Pin(output, _digest(output.items)) for output in anchored}
+        return self._bands_of(outputs, None, set(), reason, None)
 
-    async def _served(self, outputs: Sequence[LayerOutput], delta: Delta) -> Bands | Reanchor:
+    async def _served(
+        self, outputs: Sequence[LayerOutput], delta: Delta, present: Collection[str] | None
+    ) -> Bands | Reanchor:
         """A later assembly: pins as they were, and what has changed since; or why that will not do."""
         fresh = {output.layer.id: output for output in outputs if self._band(output) is Placement.ANCHOR}
         blocks: list[str] = []
         changed: set[str] = set()
+        described = True
         for id, pin in self._pins.items():
             now = fresh.get(id)
             if now is not None and _digest(now.items) == pin.digest:
@@ -243,25 +227,25 @@ class Lineage:
             changed.add(id)
             if now is None:
                 blocks.append(_block(id, "retract", "What this said above holds no longer."))
-                continue
-            body = await delta(now.layer, pin.items, now.items) or _texts(now.items)
-            if not body:
-                return Reanchor.OVERFLOW
-            blocks.append(_block(id, "replace", body))
+            elif body := await delta(pin.output, now) or _texts(now.items):
+                blocks.append(_block(id, "replace", body))
+            else:
+                described = False
         for id, output in fresh.items():
             if id not in self._pins:
                 changed.add(id)
-                body = _texts(output.items)
-                if not body:
-                    return Reanchor.OVERFLOW
-                blocks.append(_block(id, "add", body))
+                if body := _texts(output.items):
+                    blocks.append(_block(id, "add", body))
+                else:
+                    described = False
+        self._count(changed)
         update = self._update(blocks)
         allowed = max(PRESSURE_FLOOR, self.policy.delta_budget_fraction * self._anchor_tokens)
         if update is not None and estimate_item_tokens([update]) > allowed:
-            self._count(changed)
             return Reanchor.PRESSURE
-        self._count(changed)
-        return self._bands_of(outputs, update, changed, None)
+        if not described:
+            return Reanchor.OVERFLOW
+        return self._bands_of(outputs, update, changed, None, present)
 
     def _update(self, blocks: Sequence[str]) -> Item | None:
         if not blocks:
@@ -284,19 +268,22 @@ class Lineage:
         update: Item | None,
         changed: set[str],
         reason: Reanchor | None,
+        present: Collection[str] | None,
     ) -> Bands:
         self.age += 1
         self._judged = False
         live = [output for output in outputs if self._band(output) is Placement.LIVE]
-        anchor = tuple(item for pin in self._pins.values() for item in pin.items)
+        anchor = tuple(item for pin in self._pins.values() for item in pin.output.items)
         self._anchor_tokens = estimate_item_tokens(anchor)
         served = "fresh" if reason is not None else "pinned"
         entries = [
-            self._entry(pin.layer, pin.items, pin.tokens, Placement.ANCHOR, served, id in changed)
+            self._entry(pin.output, Placement.ANCHOR, served, id in changed)
+            if present is None or id in present
+            else plain_entry(pin.output)
             for id, pin in self._pins.items()
         ]
         entries += [
-            self._entry(output.layer, output.items, output.tokens, Placement.LIVE, "fresh", False)
+            self._entry(output, Placement.LIVE, "fresh", False)
             for output in live
             if output.layer.id not in self._pins
         ]
@@ -317,19 +304,11 @@ class Lineage:
         )
 
     def _entry(
-        self,
-        layer: ContextLayer,
-        items: tuple[Item, ...],
-        tokens: int,
-        placement: Placement,
-        served: str,
-        changed: bool,
+        self, output: LayerOutput, placement: Placement, served: str, changed: bool
     ) -> LayerUsageEntry:
-        churn = self._churn.get(layer.id, _Churn())
-        return LayerUsageEntry(
-            layer_id=layer.id,
-            token_count=tokens,
-            items=items,
+        churn = self._churn.get(output.layer.id, _Churn())
+        return replace(
+            plain_entry(output),
             placement=placement.value,
             served=served,
             changed=changed,
@@ -338,17 +317,18 @@ class Lineage:
         )
 
 
+def plain_entry(output: LayerOutput) -> LayerUsageEntry:
+    """Return a layer's part in an assembly, without anything of epochs."""
+    return LayerUsageEntry(layer_id=output.layer.id, token_count=output.tokens, items=output.items)
+
+
 def unanchored(outputs: Sequence[LayerOutput]) -> Bands:
     """Return the bands when caching is off: everything stands before the history."""
-    entries = [
-        LayerUsageEntry(layer_id=output.layer.id, token_count=output.tokens, items=output.items)
-        for output in outputs
-    ]
     return Bands(
         anchor=tuple(item for output in outputs for item in output.items),
         live=(),
         update=None,
-        entries=tuple(sorted(entries, key=lambda entry: entry.layer_id)),
+        entries=tuple(sorted(map(plain_entry, outputs), key=lambda entry: entry.layer_id)),
         epoch=None,
     )
 

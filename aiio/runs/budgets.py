@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .errors import RunConfigError
-from .layers import Budget
+from .layers import LayerBudget
 
 LAYER_SHARE = 0.6
 """Of what is left after all minimums, for layers; the rest is the history's."""
@@ -38,7 +38,7 @@ class Shares:
     """What the layers get on top of their minimums, in all, when they have room for it."""
 
 
-def share(budgets: Mapping[str, Budget], policy: ProjectionPolicy, system_tokens: float) -> Shares:
+def share(budgets: Mapping[str, LayerBudget], policy: ProjectionPolicy, system_tokens: float) -> Shares:
     """Share the budget of *policy* among layers (by id) and the history.
 
     Minimums come first; too many of them are scaled down, and the history gets nothing. Of the rest 60 % go
@@ -72,7 +72,7 @@ def share(budgets: Mapping[str, Budget], policy: ProjectionPolicy, system_tokens
     return Shares(layers=shares, history=rest - pool if math.isfinite(rest) else rest, pool=pool)
 
 
-def _check(budgets: Mapping[str, Budget], policy: ProjectionPolicy, system_tokens: float) -> None:
+def _check(budgets: Mapping[str, LayerBudget], policy: ProjectionPolicy, system_tokens: float) -> None:
     numbers = {
         "token_budget": policy.token_budget,
         "response_reserve": policy.response_reserve,

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .items import Item, strip_unresolved_tool_calls
-from .layers import Budget, ContextLayer, HookCall, Hooks, Placement, Scope, Slot, Verdict
+from .layer_tools import NewState
+from .layers import ContextLayer, HookCall, Hooks, LayerBudget, Placement, Scope, Slot, Verdict
 
 HISTORY_SLOT = 275
 HISTORY_ITEMS = 40
@@ -39,12 +40,12 @@ def temporal_layer(
 
 
 def scratchpad_layer(
-    *, id: str = "scratchpad", scope: Scope = Scope.THREAD, budget: float | Budget | None = None
+    *, id: str = "scratchpad", scope: Scope = Scope.THREAD, budget: float | LayerBudget | None = None
 ) -> ContextLayer:
     """Return a layer that shows notes, `{name: text}`; a child has a copy, and what it noted comes back.
 
-    Code writes them by `context.context["scratchpad"].write(name, text)` (an empty text removes) and reads
-    them by `.notes()`. They are kept by *scope*, with the next answer or at the end.
+    The model writes them by its tool `scratchpad/write`, code by `context.context["scratchpad"].write(name,
+    text)`, and reads them by `.notes`. They are kept by *scope*.
     """
 
     def recall(call: HookCall) -> str | None:
@@ -52,19 +53,21 @@ def scratchpad_layer(
         lines = [f"- {name}: {text}" for name, text in notes.items()]
         return "\n".join(["Notes:", *lines]) if lines else None
 
-    def write(notes: dict[str, str], name: str, text: str) -> None:
-        if text:
-            notes[name] = text
-        else:
-            notes.pop(name, None)
+    def write(notes: dict[str, str], name: str, text: str) -> NewState:
+        """Write a note that stays in view, in place of an earlier one of its name.
+
+        Args:
+          name: of the note.
+          text: what to remember; an empty one removes the note.
+        """
+        others = {other: said for other, said in (notes or {}).items() if other != name}
+        return NewState({**others, name: text} if text else others, "noted" if text else "removed")
 
     hooks = Hooks(
         init=_load,
         recall=recall,
-        store=lambda call: {"state": call.state},
-        on_spawn=lambda call: {"child_state": dict(call.state)},
-        on_return=lambda call: {"state": call.state if call.child_state is None else call.child_state},
-        on_complete=lambda call: {"state": call.state},
+        on_spawn=lambda call: {"child_state": dict(call.state or {})},
+        on_return=lambda call: None if call.child_state is None else {"state": call.child_state},
     )
     return ContextLayer(
         id=id,
@@ -72,7 +75,7 @@ def scratchpad_layer(
         scope=scope,
         budget=budget,
         hooks=hooks,
-        provides={"notes": dict, "write": write},
+        provides={"notes": property(lambda notes: dict(notes or {})), "write": write},
     )
 
 

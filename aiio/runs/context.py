@@ -23,10 +23,12 @@ from .errors import RunError, cancelled
 from .frames import Frame
 from .ids import new_id
 from .item_log import ItemLog
+from .item_stream import ItemStream
 from .items import Item
 from .layer_set import LayerSet
 from .layers import ContextLayer
 from .spans import Span
+from .streams import EventStream
 from .totals import StepMeta, TokenTotals, Totals
 
 if TYPE_CHECKING:
@@ -80,12 +82,19 @@ class RunContext:
         self.thread_id: str = thread_id or (new_id() if parent is None else parent.thread_id)
         self.resource_id: str | None = resource_id or (None if parent is None else parent.resource_id)
         self.state: Any = {} if state is None else state
-        self.item_log = ItemLog(harness.item_schemas, items)
+        layers = tuple(layers)
+        schemas = harness.item_schemas if parent is None else parent.item_log.schemas
+        for layer in layers:
+            schemas = schemas.extended(layer.item_schemas)
+        self.item_log: ItemLog = ItemLog(schemas, items)
         self.step_count = 0
         self.last_step_meta: StepMeta | None = None
         self.last_layer_usage: Any = None
         self.span: Span = Span(
-            "run" if parent is None else "child", None if parent is None else parent.span, run=self.id
+            harness.name if parent is None else "child",
+            None if parent is None else parent.span,
+            tracer_provider=harness.tracer_provider,
+            run=self.id,
         )
         self._totals = Totals(TokenTotals())
         self._began = trio.current_time()
@@ -95,6 +104,7 @@ class RunContext:
         self._children: dict[RunContext, None] = {}
         self._scopes: list[trio.CancelScope] = []
         self._waits: set[Wait] = set()
+        self.item_log.on_append = self._appended
         self._ended = trio.Event()
         self._aborted = False
         self._completed = False
@@ -256,6 +266,19 @@ class RunContext:
         """Return a value if there is one now. Always None for a topic."""
         value: T | None = self.harness.channels.try_recv(channel)
         return value
+
+    # -- watching ---------------------------------------------------------------------------------
+
+    def event_stream(self) -> EventStream:
+        """Return the events of the whole execution, from the oldest that is kept; to be entered."""
+        return EventStream(self._execution.stream)
+
+    def item_stream(self) -> ItemStream:
+        """Return the items of the whole execution as they grow; to be entered."""
+        return ItemStream(self.event_stream())
+
+    def _appended(self, item: Item) -> None:
+        self._execution.tell(self, "item_appended", item=item)
 
     # -- work -------------------------------------------------------------------------------------
 

@@ -14,9 +14,10 @@ from aiio.context.text import compact_json
 
 from .calling import call
 from .context import RunContext
-from .errors import RunConfigError
+from .errors import RunConfigError, RunError
 from .frames import frame_of
 from .paid import PaidCall, PaidState
+from .prices import price
 from .step import check_id
 from .totals import StepMeta
 
@@ -62,8 +63,24 @@ class DecisionAnswer:
     """`input_tokens, output_tokens, cost?`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionLimits:
+    """What one request to a client may hold; None: no limit."""
+
+    max_state_tokens: int | None = None
+    """Estimated, of the state's JSON."""
+    max_request_tokens: int | None = None
+    """Estimated, of the state and the questions."""
+    max_choice_cardinality: int | None = None
+    """Options of a choice, and levels of a scale."""
+
+
 class DecisionClient(Protocol):
-    """What answers questions."""
+    """What answers questions.
+
+    It may have `limits` (`DecisionLimits`), which are looked at before it is asked, and `provider`, an
+    endpoint's name: then an answer without a cost is priced like one of that endpoint.
+    """
 
     @property
     def model(self) -> str:
@@ -74,7 +91,12 @@ class DecisionClient(Protocol):
         """`native`: the model gives probabilities itself; `estimated`: they were read out of a chat."""
 
     async def evaluate(self, state: Any, questions: Mapping[str, Question]) -> DecisionAnswer:
-        """Answer *questions* about *state*. Raises `RunError` (system_one_failed) when it can't."""
+        """Answer *questions* about *state*.
+
+        Raises:
+          RunError: system_one_failed: it can't; with `billed=False` when that can't have cost anything.
+          RunConfigError: it never will, with this key or this request; nothing was billed.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +118,18 @@ class Decide:
     async def run(self, context: RunContext, input: Any) -> dict[str, Any]:
         """Ask, check, and report."""
         state, questions = await self._resolved(context, input)
-        _json(state, self.id)
+        self._check_limits(_json(state, self.id), questions)
         execution = context._execution
         began = trio.current_time()
         ids = sorted(questions)
         execution.tell(context, "decide.start", step_id=self.id, model=self.client.model, questions=ids)
-        found = await self._paid(context, state, questions)
+        found, cost = await self._paid(context, state, questions)
         refused = found.refused & questions.keys()
         output = {
             id: _checked(self.id, id, one, found.answers.get(id))
             for id, one in questions.items()
             if id not in refused
         }
-        cost = found.usage.get("cost")
         usage = {name: found.usage[name] for name in ("input_tokens", "output_tokens") if name in found.usage}
         context.last_step_meta = StepMeta(
             usage=usage or None,
@@ -126,6 +147,8 @@ class Decide:
             step_id=self.id,
             model=found.model,
             questions=ids,
+            refused=sorted(refused),
+            confidence={id: _confidence(answer) for id, answer in output.items()},
             elapsed_ms=(trio.current_time() - began) * 1000,
         )
         if questions and len(refused) == len(questions):
@@ -134,33 +157,64 @@ class Decide:
 
     async def _paid(
         self, context: RunContext, state: Any, questions: Mapping[str, Question]
-    ) -> DecisionAnswer:
-        """Ask, as a paid call. What the client raises goes through; its call is held, its ceiling unknown."""
+    ) -> tuple[DecisionAnswer, float | None]:
+        """Ask, as a paid call; return the answer, and what it cost.
+
+        What the client raises goes through. Its call is held then, its ceiling unknown, unless the client
+        says that nothing was billed.
+        """
         execution = context._execution
+        provider: str | None = getattr(self.client, "provider", None)
         paid = await execution.paid.open(
             context,
             path=frame_of(context).path,
             round=0,
-            provider="decide",
-            model=self.client.model,
+            provider=provider or "decide",
+            model=self.client.model.removeprefix(f"{provider}/"),
             ceiling=None,
         )
-        found: DecisionAnswer | None = None
+        settled, usage, cost = PaidState.HELD, dict[str, Any](), None
         try:
             found = await self.client.evaluate(state, questions)
+            usage = dict(found.usage)
+            if "cost" in usage or (usage and usage.get("source", "provider") == "provider"):
+                settled = PaidState.SETTLED  # a count that somebody estimated is no bill
+        except RunConfigError:
+            settled = PaidState.VOID
+            raise
+        except RunError as exc:
+            if exc.detail.get("billed") is False:
+                settled = PaidState.VOID
+            raise
         finally:
             with execution.saving():
-                usage = {} if found is None else dict(found.usage)
+                cost = usage.get("cost")
+                if cost is None and provider is not None and settled is PaidState.SETTLED:
+                    cost = await price(context.harness.prices, provider, found.model, usage)
 
                 def book(changed: PaidCall) -> None:
                     context._book(changed.usage, changed.cost_usd)
 
-                settled = PaidState.HELD if found is None else PaidState.SETTLED
-                await execution.paid.change(
-                    paid.call_id, settled, cost=usage.get("cost"), usage=usage, book=book
-                )
+                await execution.paid.change(paid.call_id, settled, cost=cost, usage=usage, book=book)
         context.check()
-        return found
+        return found, cost
+
+    def _check_limits(self, state: str, questions: Mapping[str, Question]) -> None:
+        """Raise `RunConfigError` (DECISION_LIMIT_EXCEEDED) for what the client does not take."""
+        limits: DecisionLimits = getattr(self.client, "limits", None) or DecisionLimits()
+        asked = _json({id: _facts(one) for id, one in questions.items()}, self.id)
+        most = max((len(_names(one)) for one in questions.values()), default=0)
+        for name, limit, actual in (
+            ("max_state_tokens", limits.max_state_tokens, math.ceil(len(state) / 4)),
+            ("max_request_tokens", limits.max_request_tokens, math.ceil((len(state) + len(asked)) / 4)),
+            ("max_choice_cardinality", limits.max_choice_cardinality, most),
+        ):
+            if limit is not None and actual > limit:
+                raise RunConfigError(
+                    "DECISION_LIMIT_EXCEEDED",
+                    f"step {self.id!r}: {actual} is more than the client's {name} of {limit}",
+                    hint="project the state to less, or ask in parts",
+                )
 
     async def _resolved(self, context: RunContext, input: Any) -> tuple[Any, Mapping[str, Question]]:
         state = await call(self.state, input, context) if callable(self.state) else self.state
@@ -180,7 +234,7 @@ def decide(id: str, client: DecisionClient, *, state: Any, questions: Any) -> De
     A question that the model refused has no answer in the output; `last_step_meta.decision` names it.
 
     The step raises `RunConfigError`: DECISION_ANSWER_INVALID (also when all were refused),
-    DECISION_STATE_NOT_SERIALIZABLE; and what the client raises.
+    DECISION_STATE_NOT_SERIALIZABLE, DECISION_LIMIT_EXCEEDED; and what the client raises.
     """
     return Decide(check_id(id), client, state, questions)
 
@@ -195,6 +249,22 @@ def _facts(question: Question) -> list[Any]:
             return [text, list(levels)]
         case never:
             assert_never(never)
+
+
+def _names(question: Question) -> Sequence[str]:
+    """Return what a question has a probability for each of; none for yes and no."""
+    match question:
+        case Choice(_, options):
+            return list(options)
+        case Score(_, levels):
+            return levels
+        case _:
+            return ()
+
+
+def _confidence(answer: Any) -> float:
+    """Return how sure an answer is: the probability of what it says."""
+    return float(answer["confidence"]) if isinstance(answer, dict) else max(answer, 1 - answer)
 
 
 def _json(value: Any, step_id: str) -> str:

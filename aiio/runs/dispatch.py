@@ -62,12 +62,19 @@ async def _run(context: RunContext, step: Step, frame: Frame, question: str | No
     execution = context._execution
     records = execution.ledger.durable and frame.recorded
     begun, state = len(context.item_log), _fingerprint(context.state) if records else None
-    span = Span(f"{step.kind} {step.id}", context.span, run=context.id, path=frame.path)
+    span = Span(
+        f"{step.kind} {step.id}",
+        context.span,
+        tracer_provider=context.harness.tracer_provider,
+        run=context.id,
+        path=frame.path,
+    )
     execution.frontier[frame] = None
     token = current_frame.set(frame)
     outcome = "cancelled"
     try:
-        output = await step.run(context, frame.input)
+        with span.current():
+            output = await step.run(context, frame.input)
         outcome = "done"
     except Exception as exc:
         outcome = f"raised {type(exc).__name__}"

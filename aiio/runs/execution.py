@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,12 @@ from .frames import Frame
 from .ledger import StepLedger
 from .paid import PaidCalls
 from .snapshot import Snapshot, encode_snapshot, snapshot_key
+from .streams import Broadcaster, EventSource, StreamEvent
 
 if TYPE_CHECKING:
     from .context import RunContext
     from .harness import Harness
+    from .items import Item
 
 SAVE = 5.0
 """Seconds that saving may take while a run is being cancelled."""
@@ -43,13 +45,38 @@ class Execution:
         self.root: RunContext | None = None
         self.nursery: trio.Nursery | None = None
         """Of the root's run, for what is detached; None while it does not run."""
+        self.stream = Broadcaster(harness.event_buffer)
+        self.session_stream: Broadcaster | None = None
+        """Of the session whose turn this is; None: it is no turn. Its readers see turn after turn."""
+        self.inbox: Callable[[], list[Item]] | None = None
+        """Takes what was said to the session since, for its model step; None: it is no turn."""
         self._writing = trio.Lock()
         self._wanted = 0
         self._written = 0
 
-    def tell(self, context: RunContext, name: str, **data: Any) -> None:
-        """Tell those who listen to the harness of something that happened in *context*."""
-        self.harness.tell(name, {"execution_id": self.id, "context_id": context.id, **data})
+    def tell(self, context: RunContext, name: str, /, **data: Any) -> None:
+        """Tell those who listen to the harness, and the streams, of something that happened in *context*."""
+        self.tell_by(self.publish, context, name, data)
+
+    def tell_by(
+        self, publish: Callable[[StreamEvent], None], context: RunContext, name: str, data: Mapping[str, Any]
+    ) -> None:
+        """Do that, with *publish* for the streams."""
+        told = {"execution_id": self.id, "context_id": context.id, **data}
+        self.harness.tell(name, told)
+        if self.watched:
+            publish(StreamEvent(EventSource.FRAMEWORK, f"{self.harness.name}:{name}", told))
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody reads a stream of this, or may come to."""
+        return self.stream.wanted or (self.session_stream is not None and self.session_stream.wanted)
+
+    def publish(self, event: StreamEvent) -> None:
+        """Put *event* into the streams."""
+        self.stream.publish(event)
+        if self.session_stream is not None:
+            self.session_stream.publish(event)
 
     @contextmanager
     def saving(self) -> Iterator[None]:

@@ -3,25 +3,80 @@
 from __future__ import annotations
 
 import shutil
+import stat as modes
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 import trio
 
 
-class FsAdapter(Protocol):
-    """File access for steps. Paths are texts with slashes; what is missing raises `FileNotFoundError`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStat:
+    """What is at a path."""
 
-    async def read_file(self, path: str) -> bytes: ...
-    async def write_file_bytes(self, path: str, data: bytes) -> None: ...
-    async def append_file(self, path: str, text: str) -> None: ...
-    async def mkdir(self, path: str) -> None: ...
-    async def rename(self, old: str, new: str) -> None: ...
-    async def rm(self, path: str, *, recursive: bool = False, force: bool = False) -> None: ...
-    async def access(self, path: str) -> None: ...
-    async def readdir(self, path: str) -> list[str]: ...
-    async def read_file_text(self, path: str) -> str: ...
-    async def write_file(self, path: str, text: str) -> None: ...
+    size: int
+    """Bytes; 0 of a folder."""
+    is_folder: bool = False
+    is_link: bool = False
+    """Only `lstat` says so."""
+    modified: float | None = None
+    """Wall-clock seconds; None: nobody keeps it."""
+
+
+class FsAdapter(Protocol):
+    """File access for steps. Paths are texts with slashes; what is missing raises `FileNotFoundError`.
+
+    An operation that is cancelled may have done its work.
+    """
+
+    async def read_file(self, path: str) -> bytes:
+        """Return a file's bytes."""
+        ...
+
+    async def write_file_bytes(self, path: str, data: bytes) -> None:
+        """Write a file, and make the folders above it."""
+        ...
+
+    async def append_file(self, path: str, text: str) -> None:
+        """Append text to a file, made if need be."""
+        ...
+
+    async def mkdir(self, path: str) -> None:
+        """Make a folder and those above it."""
+        ...
+
+    async def rename(self, old: str, new: str) -> None:
+        """Move a file or folder."""
+        ...
+
+    async def rm(self, path: str, *, recursive: bool = False, force: bool = False) -> None:
+        """Remove a file, or with *recursive* a folder; *force* does not mind that it is missing."""
+        ...
+
+    async def access(self, path: str) -> None:
+        """Raise FileNotFoundError when nothing is there."""
+        ...
+
+    async def stat(self, path: str) -> FileStat:
+        """Return what is there, behind a link."""
+        ...
+
+    async def lstat(self, path: str) -> FileStat:
+        """Return what is there, the link itself if it is one."""
+        ...
+
+    async def readdir(self, path: str) -> list[str]:
+        """Return the names in a folder, sorted."""
+        ...
+
+    async def read_file_text(self, path: str) -> str:
+        """Return a file as UTF-8 text."""
+        ...
+
+    async def write_file(self, path: str, text: str) -> None:
+        """Write a file as UTF-8 text."""
+        ...
 
 
 class _Texts:
@@ -102,6 +157,14 @@ class MemoryFs(_Texts):
         if _place(path) not in self._files and _place(path) not in self._folders:
             raise FileNotFoundError(path)
 
+    async def stat(self, path: str) -> FileStat:
+        """Return what is at *path*; there are no links here."""
+        await self.access(path)
+        place = _place(path)
+        return FileStat(size=len(self._files.get(place, b"")), is_folder=place in self._folders)
+
+    lstat = stat
+
     async def readdir(self, path: str) -> list[str]:
         """Return the names in a folder, sorted."""
         await self.access(path)
@@ -170,9 +233,33 @@ class LocalFs(_Texts):
         """Return if there is something at *path*."""
         await trio.to_thread.run_sync(lambda: self._at(path).stat())
 
+    async def stat(self, path: str) -> FileStat:
+        """Return what is at *path*, or where a link there leads to."""
+        return await trio.to_thread.run_sync(lambda: _stat(self._at(path)))
+
+    async def lstat(self, path: str) -> FileStat:
+        """Return what is at *path* itself, be it a link."""
+
+        def look() -> FileStat:
+            place = self._root / path.lstrip("/")
+            return _stat(self._at(str(Path(path).parent)) / place.name)
+
+        return await trio.to_thread.run_sync(look)
+
     async def readdir(self, path: str) -> list[str]:
         """Return the names in a folder, sorted."""
         return await trio.to_thread.run_sync(lambda: sorted(entry.name for entry in self._at(path).iterdir()))
+
+
+def _stat(place: Path) -> FileStat:
+    found = place.lstat()
+    folder = modes.S_ISDIR(found.st_mode)
+    return FileStat(
+        size=0 if folder else found.st_size,
+        is_folder=folder,
+        is_link=modes.S_ISLNK(found.st_mode),
+        modified=found.st_mtime,
+    )
 
 
 def _place(path: str) -> PurePosixPath:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -25,13 +26,17 @@ from .execution import Execution
 from .fs import FsAdapter, MemoryFs
 from .ids import new_id
 from .item_schemas import ItemSchemaRegistry
+from .item_stream import ItemStream
 from .items import Item
 from .layers import ContextLayer
-from .ledger import Retention, ledger_prefix
-from .paid import PaidCall, PaidCalls, PaidState, paid_prefix
+from .ledger import Retention
+from .paid import PaidCall, PaidState
 from .prices import Pricer
+from .recall import Recalls
+from .restoring import Lookup, forget, paid_calls_of, reconciled, restored
 from .running import run_within
-from .snapshot import Snapshot, decode_snapshot, snapshot_key
+from .sessions import Delivery, HarnessResponse, Sessions
+from .streams import EVENTS_KEPT, EventStream
 
 if TYPE_CHECKING:
     from aiio.env.env import Env
@@ -60,9 +65,13 @@ class Harness:
       item_schemas: which items logs take; None: the built-in ones, strictly.
       prices: what calls cost; None: `genai-prices`, if it is installed.
       layers: of every root context.
+      step: what a turn of a session does; None: there are no sessions.
       projection: how much models are shown.
       cache: how prefixes are kept for the caches of providers.
-      name: what its events begin with.
+      force_atomic_recall: whether all layers are recalled for every view, the eventual ones too.
+      name: what its events begin with, and what its runs are called in traces.
+      event_buffer: events that a stream keeps for readers who are late or slow; 0: there are no streams.
+      tracer_provider: OpenTelemetry's, for spans; None: the global one, if it is installed.
       clock: wall-clock seconds.
     """
 
@@ -78,9 +87,13 @@ class Harness:
         item_schemas: ItemSchemaRegistry | None = None,
         prices: Pricer | None = None,
         layers: Iterable[ContextLayer] = (),
+        step: Step | None = None,
         projection: ProjectionPolicy | None = None,
         cache: CachePolicy | None = None,
+        force_atomic_recall: bool = False,
         name: str = "aiio",
+        event_buffer: int = EVENTS_KEPT,
+        tracer_provider: Any = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.env = env
@@ -92,15 +105,33 @@ class Harness:
         self.item_schemas = item_schemas or ItemSchemaRegistry()
         self.prices = prices
         self.layers = tuple(layers)
+        self.step = step
         self.projection = projection or ProjectionPolicy()
         self.cache = cache or CachePolicy()
+        self.recalls = Recalls(forced=force_atomic_recall)
         self.name = name
+        self.event_buffer = event_buffer
+        self.tracer_provider = tracer_provider
+        self.thread_id = new_id()
+        """Of the session that is meant when no thread is named."""
         self.clock = clock
         self.channels = ChannelStore()
         self._lifetimes = Lifetimes()
         self._lineages: OrderedDict[str, Lineage] = OrderedDict()
         self._listeners: dict[Listener, None] = {}
         self._executions: WeakValueDictionary[str, Execution] = WeakValueDictionary()
+        self._sessions = Sessions(self)
+
+    async def __aenter__(self) -> Harness:
+        """Open the harness for `execute`. RuntimeError: it is open."""
+        await self._sessions.enter()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait for all turns, also those whose messages wait; after an exception they are aborted."""
+        await self._sessions.leave(kind, exc, trace)
 
     # -- runs -------------------------------------------------------------------------------------
 
@@ -112,8 +143,23 @@ class Harness:
         resource_id: str | None = None,
         state: Any = None,
         items: Iterable[Item] = (),
+        layers: Iterable[ContextLayer] = (),
     ) -> RunContext:
-        """Return a root context, to be given to `run`. Inside a trio run only."""
+        """Return a root context, to be given to `run`. Inside a trio run only.
+
+        Args:
+          id: of the execution; None: a fresh one.
+          thread_id: None: a fresh one.
+          resource_id: what the thread is about, if anything.
+          state: the user's own, given to the context as it is.
+          items: what its log begins with.
+          layers: added to the harness's; the same id replaces.
+
+        Raises:
+          RunError: item_schema_mismatch: an item that the log does not take.
+        """
+        given = tuple(layers)
+        replaced = {layer.id for layer in given}
         execution = Execution(self, new_id() if id is None else id)
         self._executions[execution.id] = execution
         execution.root = RunContext(
@@ -124,7 +170,7 @@ class Harness:
             resource_id=resource_id,
             state=state,
             items=items,
-            layers=self.layers,
+            layers=[*(layer for layer in self.layers if layer.id not in replaced), *given],
         )
         return execution.root
 
@@ -149,6 +195,7 @@ class Harness:
         if not outermost or context.parent is not None:
             return await run_within(context, step, input)
         self._lifetimes.begin(execution.id)
+        execution.stream.reopen()
         context._ended = trio.Event()
         outcome = "done"
         try:
@@ -162,7 +209,8 @@ class Harness:
                     nursery.cancel_scope.cancel("the run has ended")
         except BaseException as exc:  # noqa: BLE001  # taken out of its group, and raised
             error = first_leaf(exc)
-            outcome = f"raised {type(error).__name__}"
+            cut = isinstance(error, trio.Cancelled)
+            outcome = "cancelled" if cut else f"raised {type(error).__name__}"
             raise error from error.__cause__
         finally:
             try:
@@ -171,6 +219,7 @@ class Harness:
                 context.span.end(outcome)
                 context._ended.set()
                 self._lifetimes.end(execution.id)
+                execution.stream.close()
 
     async def cancel(self, context: RunContext, reason: str | None = None) -> None:
         """Abort *context* and all below it, and wait until they have ended, the deepest first, layers too.
@@ -193,9 +242,97 @@ class Harness:
             self._lineages.popitem(last=False)
         return found
 
+    # -- sessions ---------------------------------------------------------------------------------
+
+    def execute(
+        self,
+        input: Any,
+        *,
+        thread_id: str | None = None,
+        resource_id: str | None = None,
+        state: Any = None,
+        layers: Sequence[ContextLayer] = (),
+        delivery: Delivery | str = Delivery.NEXT_TURN,
+        message_id: str | None = None,
+    ) -> str:
+        """Put a message into the queue of a thread, and return its id at once; a turn takes it from there.
+
+        All that waits when a turn begins is one turn: a run of the harness's step on a new context that
+        begins with the thread's items. Its input is the message's, or, of several, the items of all.
+        What it adds to the log is kept if it succeeds. Only inside `async with harness`.
+
+        Args:
+          input: for the step; a text, an item or a list of items, or JSON data.
+          thread_id: which conversation; None: the harness's own.
+          resource_id, state, layers: of the turn's context, if this is the first message of the turn.
+          delivery: how soon it is heard.
+          message_id: by which events and the response name it; None: a fresh one.
+
+        Raises:
+          RunConfigError: NO_STEP_CONFIGURED.
+          RuntimeError: the harness is not entered.
+          ValueError: an unknown delivery.
+        """
+        return self._sessions.put(
+            input,
+            thread_id=thread_id,
+            resource_id=resource_id,
+            state=state,
+            layers=layers,
+            delivery=delivery,
+            message_id=message_id,
+        )
+
+    async def get_agent_response(self, thread_id: str | None = None) -> HarnessResponse | None:
+        """Wait until no turn of a thread runs and its queue is empty; return what its last turn brought.
+
+        None: there was no turn. Raises what a turn raises that fails meanwhile, or was the last and failed;
+        `RunError` (cancelled): it was aborted and nothing waits, or the harness was left.
+
+        Cancellation: only the wait ends. Always a checkpoint.
+        """
+        return await self._sessions.of(thread_id).settled()
+
+    def abort(self, thread_id: str | None = None, reason: str | None = None) -> bool:
+        """Cut the turn that runs on a thread; what waits in its queue is kept. False: no turn runs.
+
+        See `cancel` for a run. Nothing of the turn is kept.
+        """
+        return self._sessions.of(thread_id).abort(reason)
+
+    def seed_session_history(self, thread_id: str | None, items: Iterable[Item]) -> None:
+        """Let the next turn of a thread begin with *items*, in place of what the thread holds.
+
+        Raises:
+          RunError: item_schema_mismatch.
+          trio.BusyResourceError: a turn runs, or waits.
+        """
+        self._sessions.of(thread_id).seed(items)
+
+    def session_history(self, thread_id: str | None = None) -> tuple[Item, ...]:
+        """Return the items of a thread: what its turns that succeeded have left."""
+        return self._sessions.of(thread_id).items
+
+    def forget_session(self, thread_id: str | None = None) -> None:
+        """Drop what is kept of a thread. trio.BusyResourceError: a turn runs, or waits."""
+        self._sessions.forget(thread_id)
+
+    def event_stream(self, thread_id: str | None = None) -> EventStream:
+        """Return the events of a thread, turn after turn, from the oldest that is kept; to be entered.
+
+        It ends when the thread is forgotten. A single run has `RunContext.event_stream`.
+        """
+        return EventStream(self._sessions.of(thread_id).stream)
+
+    def item_stream(self, thread_id: str | None = None) -> ItemStream:
+        """Return the items of a thread as they grow, turn after turn; to be entered."""
+        return ItemStream(self.event_stream(thread_id))
+
     # -- checkpoints ------------------------------------------------------------------------------
 
-    async def restore(self, execution_id: str, *, state: Any = None) -> RunContext | None:
+    async def restore(
+        self, execution_id: str, *, state: Any = None, layers: Iterable[ContextLayer] = ()
+    ) -> RunContext | None:
         """Return the context of an execution as its last checkpoint has it; None: there is none.
 
         Tokens, cost, step count, items and the ledger come back; `elapsed` and `billed_cost` begin again. Run
@@ -204,59 +341,25 @@ class Harness:
         Args:
           execution_id: the root's id.
           state: the user's own, when the checkpoint holds none.
+          layers: as for `create_context`; their states come back under their ids.
 
         Raises:
           RunConfigError: CHECKPOINT_SCHEMA_MISMATCH: the checkpoint is not one of ours, or is broken.
           OSError: the store can't be read.
         """
-        if self.store is None:
-            await trio.lowlevel.checkpoint()
-            return None
-        raw = await self.store.get(snapshot_key(execution_id))
-        snapshot = None if raw is None else decode_snapshot(raw)
-        if snapshot is None and not await self.store.keys(ledger_prefix(execution_id)):
-            return None
-        snapshot = snapshot or Snapshot(execution_id=execution_id, captured_at=0.0)
-        context = self.create_context(
-            id=execution_id,
-            thread_id=snapshot.thread_id,
-            resource_id=snapshot.resource_id,
-            state=state if snapshot.state is None else snapshot.state,
-            items=snapshot.items,
-        )
-        context.step_count = snapshot.step_count
-        totals = context._totals
-        totals.cost = snapshot.cost
-        totals.tokens.input = snapshot.tokens.get("input") or 0
-        totals.tokens.output = snapshot.tokens.get("output") or 0
-        totals.tokens.total = totals.tokens.input + totals.tokens.output
-        totals.tokens.cached = snapshot.tokens.get("cached")
-        context._execution.restored = snapshot.layers
-        await context._execution.ledger.load()
-        for call in await context._execution.paid.load(snapshot.paid_sequence):
-            used = {} if call.state is PaidState.RECONCILED else call.usage
-            context._book(used, call.cost_usd, billed=False)
-        return context
+        return await restored(self, execution_id, state=state, layers=layers)
 
     async def clear_checkpoint(self, execution_id: str) -> None:
         """Forget the snapshot, the recorded results and the paid calls of an execution."""
-        if self.store is None:
-            await trio.lowlevel.checkpoint()
-            return
-        keys = [snapshot_key(execution_id)]
-        for prefix in (ledger_prefix(execution_id), paid_prefix(execution_id)):
-            keys += await self.store.keys(prefix)
-        await self.store.delete(keys)
+        await forget(self, execution_id)
 
     # -- money ------------------------------------------------------------------------------------
 
     async def paid_calls(self, execution_id: str) -> tuple[PaidCall, ...]:
         """Return the paid calls of an execution, live or stored, oldest first."""
-        return (await self._paid(execution_id)).calls
+        return (await paid_calls_of(self, execution_id)).calls
 
-    async def reconcile(
-        self, execution_id: str, lookup: Callable[[PaidCall], Awaitable[float | None] | float | None]
-    ) -> tuple[PaidCall, ...]:
+    async def reconcile(self, execution_id: str, lookup: Lookup) -> tuple[PaidCall, ...]:
         """Replace holds by bills; return the calls that were reconciled. Asking again does nothing more.
 
         Args:
@@ -265,38 +368,12 @@ class Harness:
 
         An execution that is not of this harness's contexts is taken for dead: its open calls are held.
         """
-        paid = await self._paid(execution_id, dead=True)
-        live = self._executions.get(execution_id)
-        found: list[PaidCall] = []
-
-        def book(call: PaidCall) -> None:
-            found.append(call)
-            if live is not None and live.root is not None:
-                live.root._book({}, call.cost_usd, billed=call.attempt == paid.attempt)
-
-        for call in paid.calls:
-            if call.state is not PaidState.HELD:
-                continue
-            asked = lookup(call)
-            bill = await asked if isinstance(asked, Awaitable) else asked
-            if bill is not None:
-                await paid.change(call.call_id, PaidState.RECONCILED, cost=bill, book=book)
-        await trio.lowlevel.checkpoint()
-        return tuple(found)
+        return await reconciled(self, execution_id, lookup)
 
     async def write_off(self, execution_id: str, call_id: str) -> bool:
         """Give up on the bill of a held call; False: it is not held. KeyError: no such call."""
-        return await (await self._paid(execution_id, dead=True)).change(call_id, PaidState.WRITTEN_OFF)
-
-    async def _paid(self, execution_id: str, *, dead: bool = False) -> PaidCalls:
-        execution = self._executions.get(execution_id)
-        if execution is not None:
-            await trio.lowlevel.checkpoint()
-            return execution.paid
-        paid = PaidCalls(execution_id, self.store, self.clock)
-        raw = None if self.store is None else await self.store.get(snapshot_key(execution_id))
-        await paid.load(0 if raw is None else decode_snapshot(raw).paid_sequence, dead=dead)
-        return paid
+        paid = await paid_calls_of(self, execution_id, dead=True)
+        return await paid.change(call_id, PaidState.WRITTEN_OFF)
 
     # -- outside ----------------------------------------------------------------------------------
 

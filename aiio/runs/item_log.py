@@ -18,7 +18,7 @@ class ItemLog:
     """
 
     def __init__(self, schemas: ItemSchemaRegistry, items: Iterable[Item] = ()) -> None:
-        self._schemas = schemas
+        self.schemas = schemas
         self._items: list[Item] = []
         self._by_id: dict[str, Item] = {}
         self._tools: dict[str, str] = {}
@@ -45,8 +45,8 @@ class ItemLog:
         Raises:
           RunError: item_schema_mismatch: not an item, no schema takes it, or its id is another item's.
         """
-        call_id = self._schemas.check_shape(item).get("call_id")
-        self._schemas.check(item, tool=self._tools.get(str(call_id)))
+        call_id = self.schemas.check_shape(item).get("call_id")
+        self.schemas.check(item, tool=self._tools.get(str(call_id)))
         known = self._by_id.get(item["id"])
         if known is not None:
             if known != item:

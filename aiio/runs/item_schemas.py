@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -46,6 +46,18 @@ class ItemSchemaRegistry:
     def register_result(self, tool: str, schema: ItemSchema) -> None:
         """Add a schema for the results of *tool* alone."""
         self._results.setdefault(tool, []).append(schema)
+
+    def extended(self, schemas: Mapping[ItemCategory, Sequence[ItemSchema]]) -> ItemSchemaRegistry:
+        """Return a registry that takes what *schemas* take besides; itself when there are none."""
+        if not schemas:
+            return self
+        more = ItemSchemaRegistry(strict=self.strict)
+        more._schemas = {category: list(known) for category, known in self._schemas.items()}
+        more._results = {tool: list(known) for tool, known in self._results.items()}
+        for category, added in schemas.items():
+            for schema in added:
+                more.register(category, schema)
+        return more
 
     def check(self, item: object, *, tool: str | None = None) -> Item:
         """Return *item* itself if a log may hold it.

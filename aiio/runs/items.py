@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
@@ -113,6 +113,27 @@ def create_message(text: str, role: str = "user") -> Item:
         raise ValueError(f"a role is one of {', '.join(sorted(ROLES))}, not {role!r}")
     kind = "output_text" if role == "assistant" else "input_text"
     return new_item("message", role=role, content=[{"type": kind, "text": text}])
+
+
+def input_items(input: Any, id_of: Callable[[str], str] | None = None) -> list[Item]:
+    """Return what a step's or a session's input says: items as they are, anything else as a user's message.
+
+    Args:
+      input: None and "" say nothing; an item, or a list of items; other data becomes JSON text.
+      id_of: gives the message's id for its text; None: a fresh one.
+
+    Raises:
+      TypeError, ValueError: it is neither, and no JSON.
+    """
+    if input is None or input == "":
+        return []
+    if isinstance(input, dict) and isinstance(input.get("type"), str):
+        return [input]
+    if isinstance(input, list) and all(isinstance(item, dict) and "type" in item for item in input):
+        return input
+    text = input if isinstance(input, str) else compact_json(input)
+    message = create_message(text)
+    return [message if id_of is None else {**message, "id": id_of(text)}]
 
 
 def misshapen(item: Item) -> str | None:

@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from aiio.context.log import get_logger
-
 from .calling import call
-from .errors import RunConfigError
-from .items import Item, create_message, estimate_item_tokens
+from .errors import RunConfigError, RunError
+from .items import Item
+from .layer_states import STATE, LayerStates, log_failure
+from .layer_tools import NewState, Provided, takes_context
 from .layers import (
     ALLOW,
     ContextLayer,
     HookCall,
     HookContext,
-    LayerStorage,
+    RerenderTiming,
     Ruling,
-    Scope,
     Verdict,
-    scope_key,
 )
+from .recall import Delta, LayerOutput, Recalls, Rerender, copied
 
 if TYPE_CHECKING:
     from .context import RunContext
-
-_STATE = "state"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerOutput:
-    """What a layer recalled."""
-
-    layer: ContextLayer
-    items: tuple[Item, ...]
-    tokens: int
-    wrote_state: bool
-    """A recall that changes its layer is different each time."""
 
 
 class LayerSet:
@@ -54,19 +41,42 @@ class LayerSet:
       ValueError: two layers have one id.
     """
 
+    __slots__ = (  # there may be many
+        *("_active", "_given", "_returning", "_states", "_wishes"),
+        *("context", "previews", "states"),
+    )
+
     def __init__(self, context: RunContext, layers: Iterable[ContextLayer] = ()) -> None:
-        self._context = context
+        self.context = context
         self._given: dict[str, ContextLayer] = {}
-        self.states: dict[str, Any] = {}
+        self._states = LayerStates(context)
+        self.states = self._states.values
+        """By layer id."""
         self._active: set[str] = set()
         """Initialised, not disabled. A cleared state does not take a layer out."""
-        self._dirty: set[str] = set()
-        self.returning = trio.Lock()
+        self._wishes: list[Rerender] = []
+        self.previews = False
+        """Whether this is a copy that nothing of the run may change by."""
+        self._returning: trio.Lock | None = None
         """Held while a child's result is taken: siblings that end together do so one by one."""
         for layer in layers:
             if layer.id in self._given:
                 raise ValueError(f"there are two layers {layer.id!r}")
             self._given[layer.id] = layer
+
+    def copy(self) -> LayerSet:
+        """Return layers with copies of the states, for a preview: what they write stays theirs."""
+        other = LayerSet(self.context, self._given.values())
+        other._active = set(self._active)
+        other.states.update((id, copied(state)) for id, state in self.states.items())
+        other._states.mirrored = False
+        other.previews = True
+        return other
+
+    @property
+    def recalls(self) -> Recalls:
+        """What eventual layers recalled last."""
+        return self.context.harness.recalls
 
     @property
     def ordered(self) -> list[ContextLayer]:
@@ -92,20 +102,20 @@ class LayerSet:
         for layer in self._given.values():
             if layer.id in self._active:
                 continue
-            storage = self._storage(layer)
+            storage = self._states.storage(layer)
             try:
                 if restored is not None and layer.id in restored:
                     self.states[layer.id] = restored[layer.id]
                 elif layer.hooks.init is None:
-                    self.states[layer.id] = await storage.get(_STATE)
+                    self.states[layer.id] = await storage.get(STATE)
                 else:
                     with trio.fail_after(layer.timeout("init")):
                         given = await call(layer.hooks.init, self._call(layer, storage=storage))
-                    self.states[layer.id] = given.get(_STATE) if isinstance(given, Mapping) else None
+                    self.states[layer.id] = given.get(STATE) if isinstance(given, Mapping) else None
             except Exception as exc:
                 if not layer.disable_on_init_error:
                     raise
-                self._log(layer, "init", exc)
+                log_failure(layer, "init", exc)
                 continue
             self._active.add(layer.id)
 
@@ -121,14 +131,16 @@ class LayerSet:
             with trio.CancelScope(shield=True):
                 await self._hook(layer, "dispose")
         with trio.move_on_after(5, shield=True):
-            await self._flush()
+            await self._states.flush()
         self._active.clear()  # another run of this context initialises them anew
 
     async def add(self, layers: Sequence[ContextLayer]) -> dict[str, ContextLayer]:
         """Add *layers*, in place of those with their ids; return what there was, for `put_back`."""
         before = dict(self._given)
+        log = self.context.item_log
         for layer in layers:
             self._given[layer.id] = layer
+            log.schemas = log.schemas.extended(layer.item_schemas)
             self._active.discard(layer.id)
         await self.begin()
         return before
@@ -147,32 +159,45 @@ class LayerSet:
             if not left:
                 break
             found = await self._hook(layer, "on_item_append", items=tuple(left))
-            if isinstance(found, Mapping) and "items" in found:
-                left = list(found["items"])
+            if isinstance(found, Mapping):
+                self.wish(layer, found)
+                if "items" in found and self.are_items(layer, found["items"]):
+                    known = {item["id"] for item in left}
+                    left = [item if item["id"] in known else owned(layer, item) for item in found["items"]]
         return left
 
-    async def recall(self, query: str, budgets: Mapping[str, float]) -> list[LayerOutput]:
-        """Return what the layers have to say, by slot. A layer that fails says nothing this time."""
-        outputs: list[LayerOutput] = []
-        for layer in self.ordered:
-            found = await self._hook(layer, "recall", query=query, budget=budgets.get(layer.id))
-            items: Sequence[Item] = ()
-            tokens: int | None = None
-            if isinstance(found, str) and found:
-                # The id says what it is: the same text is the same item, whenever it is recalled.
-                items = [{**create_message(found, "developer"), "id": f"layer:{layer.id}"}]
-            elif isinstance(found, Mapping):
-                items, tokens = found.get("items") or (), found.get("token_count")
-            if items:
-                outputs.append(
-                    LayerOutput(
-                        layer=layer,
-                        items=tuple(items),
-                        tokens=estimate_item_tokens(items) if tokens is None else tokens,
-                        wrote_state=isinstance(found, Mapping) and _STATE in found,
-                    )
-                )
-        return outputs
+    def are_items(self, layer: ContextLayer, items: Sequence[Any]) -> bool:
+        """Tell whether what a hook returned are items; it is logged when not."""
+        try:
+            for item in items:
+                self.context.item_log.schemas.check_shape(item)
+        except (RunError, TypeError) as exc:
+            log_failure(layer, "items", exc)
+            return False
+        return True
+
+    def wish(self, layer: ContextLayer, found: Mapping[str, Any]) -> None:
+        """Take note if a hook's result asks for layers to be recalled again."""
+        if found.get("rerender"):
+            try:
+                self._wishes.append(Rerender.of(layer, found))
+            except ValueError as exc:
+                log_failure(layer, "rerender", exc)
+
+    def take_wishes(self, due: Callable[[Rerender], bool]) -> list[Rerender]:
+        """Return the wishes that are *due*; they are forgotten here."""
+        taken = [wish for wish in self._wishes if due(wish)]
+        self._wishes = [wish for wish in self._wishes if not due(wish)]
+        return taken
+
+    def is_wished(self, layer: ContextLayer) -> bool:
+        """Tell whether *layer* is to be recalled again."""
+        return any(wish.means(layer) for wish in self._wishes)
+
+    @property
+    def wants_new_view(self) -> bool:
+        """Whether a layer wants layers recalled again before the next request."""
+        return any(wish.timing is RerenderTiming.IMMEDIATE for wish in self._wishes)
 
     async def projected(self, items: Sequence[Item]) -> list[Item]:
         """Return what of the log is shown."""
@@ -213,19 +238,33 @@ class LayerSet:
             for layer in self.ordered:
                 if layer.hooks.store is not None:
                     nursery.start_soon(self._store_one, layer, tuple(new), tuple(response))
-        await self._flush()
+        await self._states.flush()
 
     async def _store_one(
         self, layer: ContextLayer, new: tuple[Item, ...], response: tuple[Item, ...]
     ) -> None:
-        await self._hook(layer, "store", items=new, response=response)
+        found = await self._hook(layer, "store", items=new, response=response)
+        if isinstance(found, Mapping) and STATE in found:
+            self.recalls.outdate(self, layer)
 
-    async def delta(self, layer: ContextLayer, previous: Sequence[Item], items: Sequence[Item]) -> str | None:
-        """Return the layer's own words for a change of what was shown; None: it has none."""
-        if layer.hooks.render_delta is None or layer.id not in self._active:
-            return None
-        found = await self._hook(layer, "render_delta", previous=tuple(previous), items=tuple(items))
-        return found if isinstance(found, str) and found else None
+    def delta(self, budgets: Mapping[str, float]) -> Delta:
+        """Return what asks a layer for its own words about a change of what was shown; None: it has none."""
+
+        async def ask(pinned: LayerOutput, now: LayerOutput) -> str | None:
+            layer = now.layer
+            if layer.hooks.render_delta is None or layer.id not in self._active:
+                return None
+            found = await self._hook(
+                layer,
+                "render_delta",
+                previous=pinned.items,
+                previous_state=pinned.state,
+                items=now.items,
+                budget=budgets.get(layer.id),
+            )
+            return found if isinstance(found, str) and found else None
+
+        return ask
 
     # -- children ---------------------------------------------------------------------------------
 
@@ -237,12 +276,12 @@ class LayerSet:
           items: whether what layers give the child to begin with joins its log.
         """
         for layer in parent.ordered:
-            found = await parent._hook(layer, "on_spawn")
+            found = await parent._hook(layer, "on_spawn", child_id=self.context.id)
             if not isinstance(found, Mapping):
                 continue
             if items:
                 for item in found.get("items") or ():
-                    self._context.item_log.append(item)
+                    self.context.item_log.append(owned(layer, item))
             if layer.id not in self._given and found.get("child_state") is not None:
                 self._given[layer.id] = layer
                 self._active.add(layer.id)
@@ -251,15 +290,27 @@ class LayerSet:
 
     async def returned(self, child: LayerSet, result: Any) -> Any:
         """Return what a child's result is for the parent; one child at a time."""
-        async with self.returning:
+        if not self._given:
+            return result
+        if self._returning is None:
+            self._returning = trio.Lock()
+        async with self._returning:
             for layer in self.ordered:
                 state = child.states.get(layer.id)
-                found = await self._hook(layer, "on_return", child_state=state, result=result)
+                found = await self._hook(
+                    layer, "on_return", child_id=child.context.id, child_state=state, result=result
+                )
                 if isinstance(found, Mapping) and "result" in found:
                     result = found["result"]
+            await self._states.flush()
         return result
 
     # -- one hook ---------------------------------------------------------------------------------
+
+    async def run_hook(self, layer: ContextLayer, hook: str, **given: Any) -> tuple[Any, bool]:
+        """Return what a hook returns, None without one, and whether it worked. RunConfigError: as `_hook`."""
+        found = await self._hook(layer, hook, **given)
+        return (None, False) if found is _FAILED else (found, True)
 
     async def _hook(self, layer: ContextLayer, hook: str, **given: Any) -> Any:
         """Return what a hook returns, None without one, `_FAILED` when it raised or took too long.
@@ -275,16 +326,39 @@ class LayerSet:
         except RunConfigError:
             raise
         except Exception as exc:  # noqa: BLE001  # a layer's failure is its own
-            self._log(layer, hook, exc)
+            log_failure(layer, hook, exc)
             return _FAILED
-        if isinstance(found, Mapping) and _STATE in found:
-            self.states[layer.id] = found[_STATE]
-            self._dirty.add(layer.id)
+        if isinstance(found, Mapping) and STATE in found:
+            self._write(layer, found[STATE])
         return found
 
+    def use(self, layer: ContextLayer, fn: Callable[..., Any], /, *args: Any, **arguments: Any) -> Any:
+        """Call a function that *layer* provides, with its state; an async one gives something to await."""
+        if takes_context(fn):
+            arguments["context"] = self._seen()
+        found = fn(self.states.get(layer.id), *args, **arguments)
+        return self._used_later(layer, found) if inspect.isawaitable(found) else self._used(layer, found)
+
+    async def _used_later(self, layer: ContextLayer, found: Any) -> Any:
+        return self._used(layer, await found)
+
+    def _used(self, layer: ContextLayer, found: Any) -> Any:
+        if not isinstance(found, NewState):
+            return found
+        self._write(layer, found.state)
+        return found.result
+
     def _call(self, layer: ContextLayer, **given: Any) -> HookCall:
-        context = self._context
-        seen = HookContext(
+        state, log = self.states.get(layer.id), self.context.item_log.items
+        return HookCall(context=self._seen(), state=state, log=log, **given)
+
+    def _seen(self) -> HookContext:
+        """Return what hooks and provided functions may know, as it is now."""
+        # Here, not above: a model call needs a context, and a context its layers.
+        from .layer_model import ask
+
+        context = self.context
+        return HookContext(
             execution_id=context._execution.id,
             thread_id=context.thread_id,
             resource_id=context.resource_id,
@@ -294,47 +368,18 @@ class LayerSet:
             cost=context.cost,
             fs=context.fs,
             layer_states=MappingProxyType(dict(self.states)),
+            trace=context.span,
+            call_model=partial(ask, context),
         )
-        return HookCall(context=seen, state=self.states.get(layer.id), log=context.item_log.items, **given)
 
-    async def _flush(self) -> None:
-        """Store the states that changed; a store that fails is logged."""
-        dirty, self._dirty = self._dirty, set()
-        for layer in [self._given[id] for id in sorted(dirty) if id in self._given]:
-            if layer.scope is Scope.EXECUTION:
-                continue
-            storage, state = self._storage(layer), self.states.get(layer.id)
-            try:
-                if state is None:
-                    await storage.delete(_STATE)
-                else:
-                    await storage.put(_STATE, state)
-            except (OSError, TypeError, ValueError) as exc:
-                self._log(layer, "storing", exc)
-
-    def _storage(self, layer: ContextLayer) -> LayerStorage:
-        prefix = f"layers/{layer.id}/{scope_key(layer, self._context)}/"
-        kept = None if layer.scope is Scope.EXECUTION else self._context.harness.store
-        return LayerStorage(kept, prefix)
-
-    def _log(self, layer: ContextLayer, hook: str, exc: Exception) -> None:
-        get_logger().warning("run.layer_failed", layer=layer.id, hook=hook, error=type(exc).__name__)
+    def _write(self, layer: ContextLayer, state: Any) -> None:
+        if layer.id in self._active:
+            self._states.write(layer, state)
 
 
-class Provided:
-    """What one layer provides: `context.context["notes"].count(...)` calls its function with its state."""
-
-    def __init__(self, layers: LayerSet, layer: ContextLayer) -> None:
-        self._layers = layers
-        self._layer = layer
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            fn = self._layer.provides[name]
-        except KeyError:
-            raise AttributeError(f"layer {self._layer.id!r} provides no {name!r}") from None
-        layers, layer = self._layers, self._layer
-        return lambda *args: fn(layers.states.get(layer.id), *args)
+def owned(layer: ContextLayer, item: Item) -> Item:
+    """Return *item* with the mark of the layer that it is of: its tokens are not the history's."""
+    return {**item, "origin": {**item.get("origin", {}), "layer": layer.id}}
 
 
 class _Failed:

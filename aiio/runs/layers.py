@@ -6,7 +6,7 @@ return is not changed. One that fails or takes too long is cancelled and logged,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 from aiio.context.text import compact_json, parse_json
 from aiio.env.durations import Duration, parse_duration
 
+from .item_schemas import ItemCategory, ItemSchema
 from .items import Item
+from .layer_tools import check_provided
 from .totals import TokenTotals
 
 if TYPE_CHECKING:
     from .context import RunContext
     from .fs import FsAdapter
+    from .spans import Span
     from .stores import CheckpointStore
 
 Hook: TypeAlias = "Callable[[HookCall], Any]"
@@ -60,8 +63,36 @@ class Placement(StrEnum):
     """By how often it changes."""
 
 
+class RecallMode(StrEnum):
+    """Whether a model call waits for what a layer recalls."""
+
+    ATOMIC = "atomic"
+    """It does: each view has the newest."""
+    EVENTUAL = "eventual"
+    """It does not: a view has what was recalled last, and a recall that is due runs beside the model call,
+    for the next view. One is due at first, and when the layer's `store` has written its state."""
+
+
+class RerenderScope(StrEnum):
+    """Which layers are recalled again when a layer asks for it."""
+
+    SELF = "self"
+    SLOT_AFTER = "slot_after"
+    """The layer, and those with higher slots."""
+    ALL = "all"
+
+
+class RerenderTiming(StrEnum):
+    """When layers are recalled again."""
+
+    IMMEDIATE = "immediate"
+    """Before the next request, also in the middle of a step."""
+    BATCHED = "batched"
+    """With the next view, so with the next step that asks a model."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class LayerBudget:
     """Tokens a layer may use."""
 
     min: float = 0
@@ -79,9 +110,10 @@ class Hooks:
     init: Hook | None = None
     """The run begins: `{state}`."""
     on_item_append: Hook | None = None
-    """Items of a user or tool are about to join the log: `{items, state?}`."""
+    """Items of a user or tool are about to join the log: `{items, state?, rerender?, timing?, scope?}`. A
+    true `rerender` has layers recalled again (`RerenderScope`, by default `slot_after`)."""
     recall: Hook | None = None
-    """A model is about to be asked: `{items, token_count?, state?}`, a text, or None."""
+    """A model is about to be asked: `{items, token_count?, state?, rerender?, scope?}`, a text, or None."""
     project_history: Hook | None = None
     """The log is about to be shown: `{items}`; the log itself is not changed."""
     after_model_call: Hook | None = None
@@ -116,18 +148,24 @@ HOOK_TIMEOUTS: Mapping[str, float] = {
     "dispose": 5,
     "render_delta": 5,
 }
-"""Seconds."""
+"""Seconds. `render_delta` has what the layer's `recall` has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextLayer:
-    """One layer. ValueError: a hook's timeout that makes no sense, or is for no hook."""
+    """One layer.
+
+    Raises:
+      TypeError: it provides something that is neither a property nor a function whose arguments can be
+        described.
+      ValueError: a hook's timeout that makes no sense, or is for no hook.
+    """
 
     id: str
     slot: float = Slot.SCRATCHPAD
     """Layers act in ascending order; ties in the order they were given."""
     scope: Scope = Scope.THREAD
-    budget: float | Budget | None = None
+    budget: float | LayerBudget | None = None
     """A number is a maximum; None: no limit of its own."""
     hooks: Hooks = field(default_factory=Hooks)
     timeouts: Mapping[str, Duration] = field(default_factory=dict)
@@ -137,23 +175,35 @@ class ContextLayer:
     deny_on_error: bool = False
     """Whether a failed `before_tool_call` denies the call: the layer is a gate."""
     placement: Placement = Placement.AUTO
+    recall_mode: RecallMode = RecallMode.ATOMIC
+    rerender_timing: RerenderTiming = RerenderTiming.IMMEDIATE
+    """Of requests to recall again that do not say when."""
+    item_schemas: Mapping[ItemCategory, Sequence[ItemSchema]] = field(default_factory=dict)
+    """What logs with this layer take besides; see `ItemSchemaRegistry`."""
     provides: Mapping[str, Any] = field(default_factory=dict)
-    """Names for `context.context[id]`: functions of the layer's state, and of arguments."""
+    """Names for `context.context[id]`. A `property` of the layer's state is read: `provides={"size":
+    property(len)}`. A function, plain or async, is called with the state before its arguments, and with a
+    `HookContext` if it has a parameter `context`; returning a `NewState` writes the state. It is also a tool
+    of the model, `<layer id>/<name>`, described by its signature and docstring."""
 
     def __post_init__(self) -> None:
         for hook, duration in self.timeouts.items():
             if hook not in HOOK_TIMEOUTS:
                 raise ValueError(f"layer {self.id!r}: no hook {hook!r}")
             parse_duration(duration)
+        for name, given in self.provides.items():
+            check_provided(self.id, name, given)
 
     @property
-    def limits(self) -> Budget:
+    def limits(self) -> LayerBudget:
         """The budget in its long form."""
-        return self.budget if isinstance(self.budget, Budget) else Budget(max=self.budget)
+        return self.budget if isinstance(self.budget, LayerBudget) else LayerBudget(max=self.budget)
 
     def timeout(self, hook: str) -> float:
         """Return the seconds that *hook* may take."""
         own = parse_duration(self.timeouts.get(hook))
+        if own is None and hook == "render_delta":
+            return self.timeout("recall")
         return HOOK_TIMEOUTS[hook] if own is None else own
 
 
@@ -190,6 +240,16 @@ class HookContext:
     cost: float
     fs: FsAdapter
     layer_states: Mapping[str, Any]
+    """Of all layers of the context, by id; to be read only."""
+    trace: Span
+    """For `set_attribute` and `add_event`."""
+    call_model: Callable[..., Awaitable[str]]
+    """`await call_model(text, *, instructions="", model=None)` asks a model and returns its text; see
+    `layer_model.ask`. A hook that does so wants a longer timeout."""
+
+    def tokenize(self, text: str) -> int:
+        """Return an estimate of the tokens of *text*: its characters / 4, rounded up."""
+        return -(-len(text) // 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +270,8 @@ class HookCall:
     """Of `after_model_call` and `store`: the items of the answer."""
     call: Mapping[str, Any] | None = None
     """Of `before_tool_call`: the tool call block."""
+    child_id: str = ""
+    """Of `on_spawn` and `on_return`."""
     child_state: Any = None
     """Of `on_return`."""
     result: Any = None
@@ -218,6 +280,8 @@ class HookCall:
     """Of `on_complete`: `success`, `failure` or `aborted`."""
     previous: tuple[Item, ...] = ()
     """Of `render_delta`: what was shown; `items` is what would be now."""
+    previous_state: Any = None
+    """Of `render_delta`: the layer's when that was shown; None where it can't be copied."""
 
 
 class LayerStorage:

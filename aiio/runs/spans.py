@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -19,27 +20,30 @@ class Span:
     """A stretch of a run, with a name, a parent and attributes.
 
     Args:
-      name: what it is about, `run`, `step think`.
-      parent: the span it belongs to; None: it begins a trace.
+      name: what it is about: the workflow's name, `step think`.
+      parent: the span it belongs to; None: it begins a trace, or lies under OpenTelemetry's current span.
+      tracer_provider: OpenTelemetry's; None: the global one.
       attributes: facts to begin with; values are texts, numbers and bools.
     """
 
     __slots__ = ("_began", "_events", "_otel", "attributes", "name", "parent_span_id", "span_id", "trace_id")
 
-    def __init__(self, name: str, parent: Span | None = None, **attributes: Any) -> None:
+    def __init__(
+        self, name: str, parent: Span | None = None, *, tracer_provider: Any = None, **attributes: Any
+    ) -> None:
         self.name = name
         self.attributes: dict[str, Any] = attributes
         self._began: float | None = trio.current_time()
         self._events = 0
         self.parent_span_id: str | None = None if parent is None else parent.span_id
-        self._otel: Any = _start(name, None if parent is None else parent._otel, attributes)
-        known = None if self._otel is None else self._otel.get_span_context()
-        if known is not None and known.is_valid:
-            self.trace_id: str = f"{known.trace_id:032x}"
-            self.span_id: str = f"{known.span_id:016x}"
+        self._otel: Any = _started(name, parent, attributes, tracer_provider)
+        if self._otel is None:
+            self.trace_id: str = os.urandom(16).hex() if parent is None else parent.trace_id
+            self.span_id: str = os.urandom(8).hex()
         else:
-            self.trace_id = os.urandom(16).hex() if parent is None else parent.trace_id
-            self.span_id = os.urandom(8).hex()
+            known = self._otel.get_span_context()
+            self.trace_id = f"{known.trace_id:032x}"
+            self.span_id = f"{known.span_id:016x}"
 
     def set_attribute(self, key: str, value: Any) -> None:
         """Lay a fact onto the span."""
@@ -56,14 +60,20 @@ class Span:
             "run.span_event", span=self.name, name=name, span_id=self.span_id, attributes=attributes
         )
 
+    def current(self) -> AbstractContextManager[None]:
+        """Make it OpenTelemetry's current span in this task, for a block: writes lie under it."""
+        if self._otel is None:
+            return nullcontext()
+        under: AbstractContextManager[None] = _opentelemetry().under(self._otel)
+        return under
+
     def end(self, outcome: str = "done") -> None:
-        """End it, with one word for how; a second end is ignored."""
+        """End it, with few words for how (`done`, `cancelled`, `raised X`); a second end is ignored."""
         if self._began is None:
             return
         began, self._began = self._began, None
         if self._otel is not None:
-            self._otel.set_attribute("outcome", outcome)
-            self._otel.end()
+            _opentelemetry().end_run_span(self._otel, outcome.removeprefix("raised "))  # the `error.type`
         get_logger().info(
             SPAN_ENDED,
             span=self.name,
@@ -77,18 +87,20 @@ class Span:
         )
 
 
-def _start(name: str, parent: Any, attributes: dict[str, Any]) -> Any:
-    trace = _opentelemetry()
-    if trace is None:
+def _started(name: str, parent: Span | None, attributes: dict[str, Any], tracer_provider: Any) -> Any:
+    """Return a span of OpenTelemetry that has begun; None: it is not installed, or nobody has set it up."""
+    otel = _opentelemetry()
+    if otel is None:
         return None
-    context = None if parent is None else trace.set_span_in_context(parent)
-    return trace.get_tracer("aiio.runs").start_span(name, context=context, attributes=attributes)
+    above = None if parent is None else parent._otel
+    span = otel.start_run_span(name, above, attributes, tracer_provider=tracer_provider)
+    return span if span.get_span_context().is_valid else None
 
 
 @cache
 def _opentelemetry() -> Any:
-    """Return the module `opentelemetry.trace`, None where it is not installed (extra `otel`)."""
+    """Return `aiio.observe.otel_spans`, None where OpenTelemetry is not installed (extra `otel`)."""
     try:
-        return importlib.import_module("opentelemetry.trace")
+        return importlib.import_module("aiio.observe.otel_spans")
     except ImportError:
         return None

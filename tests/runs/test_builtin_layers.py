@@ -38,7 +38,7 @@ def test_every_public_name_is_there() -> None:
         assert getattr(aiio.runs, name) is not None
 
 
-async def test_instructions_stand_first_and_the_time_last_also_in_children() -> None:
+async def test_B10_instructions_stand_first_and_the_time_last_also_in_children() -> None:
     layers = [instructions_layer("Be kind."), temporal_layer(lambda: 0.0)]
     async with peer(answer("ok")) as (env, wire):
         harness = Harness(env=env, model=MODEL, layers=layers)
@@ -48,7 +48,7 @@ async def test_instructions_stand_first_and_the_time_last_also_in_children() -> 
         assert texts(wire.bodies[0]) == texts(wire.bodies[1])
 
 
-async def test_a_scratchpad_shows_notes_keeps_them_and_takes_back_a_childs() -> None:
+async def test_B10_a_scratchpad_shows_notes_keeps_them_and_takes_back_a_childs() -> None:
     store = MemoryStore()
 
     def note(input: Any, context: RunContext) -> None:
@@ -61,7 +61,7 @@ async def test_a_scratchpad_shows_notes_keeps_them_and_takes_back_a_childs() -> 
         await context.execute(call_model("ask"), "before")
         await context.execute(spawn("child", run_code("note", note)))
         await context.execute(call_model("ask"), "after")
-        return context.context["scratchpad"].notes()
+        return context.context["scratchpad"].notes
 
     async with peer(answer("ok")) as (env, wire):
         for _ in range(2):
@@ -73,7 +73,7 @@ async def test_a_scratchpad_shows_notes_keeps_them_and_takes_back_a_childs() -> 
         assert texts(wire.bodies[2])[0] != "before"  # the next execution of the thread knows
 
 
-async def test_steering_rules_over_answers_and_calls() -> None:
+async def test_B10_steering_rules_over_answers_and_calls() -> None:
     def judge(items: Any) -> Verdict:
         return Verdict(Ruling.DENY, "no") if "bad" in str(items) else ALLOW
 
@@ -100,7 +100,7 @@ async def test_steering_rules_over_answers_and_calls() -> None:
     ("size", "shown"),
     [(40, [0, 1, 2, 3, 4, 5, 6]), (1, [0, 5, 6]), (3, [0, 5, 6]), (4, [0, 4, 5, 6])],
 )
-async def test_history_shows_the_newest_items_and_what_they_need(size: int, shown: list[int]) -> None:
+async def test_B10_history_shows_the_newest_items_and_what_they_need(size: int, shown: list[int]) -> None:
     items = [
         create_message("0", "system"),
         create_message("1"),
@@ -121,7 +121,7 @@ async def test_history_shows_the_newest_items_and_what_they_need(size: int, show
         assert seen == [str(number) for number in shown]
 
 
-async def test_a_history_without_a_system_message_is_a_plain_window() -> None:
+async def test_B10_a_history_without_a_system_message_is_a_plain_window() -> None:
     async with peer(answer("ok")) as (env, wire):
         harness = Harness(env=env, model=MODEL, layers=[history_layer(1)])
         items = [create_message(str(number)) for number in range(9)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter, deque
 from typing import Any, cast
 
@@ -23,6 +22,8 @@ from aiio.runs.channels import Channel, ChannelMode, ChannelState, Wait
 from aiio.runs.errors import RunError
 from aiio.runs.harness import Harness
 
+SCHEDULER: Any = trio._core._run._r  # decides about the order of tasks
+
 ACTIONS = st.lists(
     st.tuples(
         st.sampled_from(["send", "recv", "try_recv"]),
@@ -36,7 +37,7 @@ ACTIONS = st.lists(
 
 @settings(max_examples=120, deadline=None)
 @given(actions=ACTIONS, capacity=st.integers(0, 3), seed=st.integers(0, 1 << 16))
-def test_races_between_delivery_and_cancellation_never_lose_or_double_an_item(
+def test_B3_races_between_delivery_and_cancellation_never_lose_or_double_an_item(
     actions: list[tuple[str, int, int | None, bool]], capacity: int, seed: int
 ) -> None:
     channel: Channel[int] = Channel("c", capacity=capacity)
@@ -65,7 +66,7 @@ def test_races_between_delivery_and_cancellation_never_lose_or_double_an_item(
                 pass  # it took too long: neither sent nor received
 
     async def main() -> None:
-        random.seed(seed)
+        SCHEDULER.seed(seed)
         context = Harness().create_context()
         async with trio.open_nursery() as nursery:
             for number, (name, begin, cancel, early) in enumerate(actions):
@@ -139,6 +140,83 @@ class _FakeTask:
     """Stands in for a task that waits; being rescheduled is all it can do."""
 
 
-def test_a_queue_is_what_its_model_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_B3_a_queue_is_what_its_model_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trio.lowlevel, "reschedule", lambda task: None)
     run_state_machine_as_test(QueueAgainstAModel, settings=settings(max_examples=60, deadline=None))
+
+
+# -- a cancellation at every checkpoint -------------------------------------------------------------
+
+
+class Cut(trio.abc.Instrument):
+    """Cancels *scope* at the *number*-th checkpoint of the task `victim`; counts its checkpoints."""
+
+    def __init__(self, scope: trio.CancelScope, number: int | None) -> None:
+        self.scope, self.number = scope, number
+        self.seen = 0
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task.name == "victim":
+            self.seen += 1
+            if self.seen == self.number:
+                self.scope.cancel()
+
+
+MODES = st.one_of(
+    st.tuples(st.just(ChannelMode.QUEUE), st.integers(0, 2)),
+    st.tuples(st.sampled_from([ChannelMode.VALUE, ChannelMode.TOPIC]), st.just(1)),
+)
+MOVES = st.lists(st.sampled_from(["send", "recv"]), min_size=1, max_size=4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(mode=MODES, victim=MOVES, others=st.lists(MOVES, min_size=1, max_size=2), seed=st.integers(0, 1 << 16))
+def test_B3_a_cancellation_at_any_checkpoint_neither_loses_nor_doubles(
+    mode: tuple[ChannelMode, int], victim: list[str], others: list[list[str]], seed: int
+) -> None:
+    channel: Channel[int] = Channel("c", mode=mode[0], capacity=mode[1])
+
+    def play(cut: int | None) -> int:
+        """Let all of them move, the victim cancelled at its *cut*-th checkpoint; return its checkpoints."""
+        sent: list[int] = []
+        received: list[int] = []
+        scope = trio.CancelScope()
+
+        async def move(context: Any, moves: list[str], base: int) -> None:
+            for number, name in enumerate(moves, base):
+                try:
+                    if name == "send":
+                        await context.send(channel, number)
+                        sent.append(number)
+                    else:
+                        received.append(await context.recv(channel, timeout=1000))
+                except RunError:
+                    pass  # it took too long: neither sent nor received
+
+        async def be_cut(context: Any) -> None:
+            with scope:
+                await move(context, victim, 100)
+
+        async def main() -> None:
+            SCHEDULER.seed(seed)
+            context = Harness().create_context()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(be_cut, context, name="victim")
+                for number, moves in enumerate(others, 2):
+                    nursery.start_soon(move, context, moves, 100 * number)
+            left = context.harness.channels.state(channel)
+            assert not left.receivers
+            assert not left.parked
+            assert not context._waits
+            if channel.mode is ChannelMode.QUEUE:
+                assert Counter(received) + Counter(left.items) == Counter(sent)
+            else:
+                assert set(received) <= set(sent)
+                assert not left.has_value or left.value in sent
+
+        instrument = Cut(scope, cut)
+        trio.run(main, clock=MockClock(autojump_threshold=0), instruments=[instrument])
+        return instrument.seen
+
+    for cut in range(1, min(play(None), 12) + 1):
+        play(cut)

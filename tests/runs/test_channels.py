@@ -30,7 +30,7 @@ async def raises(kind: RunErrorKind, fn: Callable[..., Any], *args: Any, **more:
     return caught.value
 
 
-async def test_queue_at_capacity_parks_fifo_and_promotes_on_recv_and_try_recv() -> None:
+async def test_B3_queue_at_capacity_parks_fifo_and_promotes_on_recv_and_try_recv() -> None:
     context = Harness().create_context()
     async with trio.open_nursery() as nursery:
         for value in "abcd":
@@ -44,7 +44,7 @@ async def test_queue_at_capacity_parks_fifo_and_promotes_on_recv_and_try_recv() 
     assert [context.try_recv(QUEUE) for _ in range(3)] == ["c", "d", None]
 
 
-async def test_a_parked_send_times_out_at_30_s_without_delivering(autojump_clock: MockClock) -> None:
+async def test_B3_a_parked_send_times_out_at_30_s_without_delivering(autojump_clock: MockClock) -> None:
     context = Harness().create_context()
     await context.send(QUEUE, 1)
     await context.send(QUEUE, 2)
@@ -55,7 +55,7 @@ async def test_a_parked_send_times_out_at_30_s_without_delivering(autojump_clock
     assert [context.try_recv(QUEUE) for _ in range(3)] == [1, 2, None]
 
 
-async def test_capacity_0_hands_over_and_try_recv_takes_no_parked_value() -> None:
+async def test_B3_capacity_0_hands_over_and_try_recv_takes_no_parked_value() -> None:
     context = Harness().create_context()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(context.send, RENDEZVOUS, "x")
@@ -64,7 +64,7 @@ async def test_capacity_0_hands_over_and_try_recv_takes_no_parked_value() -> Non
         assert await context.recv(RENDEZVOUS) == "x"
 
 
-async def test_value_wakes_all_waiters_and_reading_does_not_consume() -> None:
+async def test_B3_value_wakes_all_waiters_and_reading_does_not_consume() -> None:
     context = Harness().create_context()
     got: list[int] = []
 
@@ -81,7 +81,7 @@ async def test_value_wakes_all_waiters_and_reading_does_not_consume() -> None:
     assert await context.recv(VALUE) == context.try_recv(VALUE) == 7
 
 
-async def test_topic_reaches_who_waits_and_try_recv_is_none() -> None:
+async def test_B3_topic_reaches_who_waits_and_try_recv_is_none() -> None:
     context = Harness().create_context()
     await context.send(TOPIC, "nobody hears")
     got: list[Any] = []
@@ -102,7 +102,7 @@ async def test_topic_reaches_who_waits_and_try_recv_is_none() -> None:
     ("channel", "timeout", "seconds"),
     [(QUEUE, None, 30), (QUEUE, 250, 0.25), (VALUE, "2s", 2), (TOPIC, 0, 300), (TOPIC, "never", 300)],
 )
-async def test_recv_times_out(
+async def test_B3_recv_times_out(
     channel: Channel[Any], timeout: Any, seconds: float, autojump_clock: MockClock
 ) -> None:
     context = Harness().create_context()
@@ -112,14 +112,14 @@ async def test_recv_times_out(
     assert error.detail["timeout"] == seconds * 1000
 
 
-async def test_recv_with_timeout_0_waits_for_ever(autojump_clock: MockClock) -> None:
+async def test_B3_recv_with_timeout_0_waits_for_ever(autojump_clock: MockClock) -> None:
     context = Harness().create_context()
     with trio.move_on_after(10_000) as scope:
         await context.recv(QUEUE, timeout=0)
     assert scope.cancelled_caught
 
 
-async def test_blocked_recv_with_timeout_0_and_parked_send_are_refused_on_abort() -> None:
+async def test_B2_blocked_recv_with_timeout_0_and_parked_send_are_refused_on_abort() -> None:
     context = Harness().create_context()
     await context.send(QUEUE, 1)
     await context.send(QUEUE, 2)
@@ -140,7 +140,7 @@ async def test_blocked_recv_with_timeout_0_and_parked_send_are_refused_on_abort(
     assert [context.try_recv(QUEUE) for _ in range(3)] == [1, 2, None]
 
 
-async def test_values_are_validated_on_send_inside_and_outside_before_parking() -> None:
+async def test_B_decided_3_values_are_validated_on_send_inside_and_outside_before_parking() -> None:
     def positive(value: int) -> None:
         if value <= 0:
             raise ValueError("not positive")
@@ -157,7 +157,7 @@ async def test_values_are_validated_on_send_inside_and_outside_before_parking() 
     await context.send(Channel("struct", dict), {})
 
 
-def test_a_channel_checks_its_own_shape() -> None:
+def test_B3_a_channel_checks_its_own_shape() -> None:
     with pytest.raises(ValueError, match="capacity"):
         Channel("x", capacity=-1)
     with pytest.raises(ValueError, match="capacity"):
@@ -166,14 +166,14 @@ def test_a_channel_checks_its_own_shape() -> None:
         Channel("x", mode="pile")  # type: ignore[arg-type]  # a word from a file, say
 
 
-async def test_the_first_reference_fixes_the_mode() -> None:
+async def test_B3_the_first_reference_fixes_the_mode() -> None:
     context = Harness().create_context()
     await context.send(QUEUE, 1)
     with pytest.raises(ValueError, match="is a queue, not a topic"):
         await context.send(Channel("q", mode=ChannelMode.TOPIC), 1)
 
 
-async def test_send_and_recv_are_checkpoints_and_a_cancelled_one_did_nothing() -> None:
+async def test_B3_send_and_recv_are_checkpoints_and_a_cancelled_one_did_nothing() -> None:
     context = Harness().create_context()
     with assert_checkpoints():
         await context.send(QUEUE, 1)
@@ -190,7 +190,7 @@ async def test_send_and_recv_are_checkpoints_and_a_cancelled_one_did_nothing() -
     assert context.try_recv(QUEUE) == 3
 
 
-async def test_a_wait_that_was_cancelled_is_out_of_line_before_its_task_runs_again() -> None:
+async def test_B3_a_wait_that_was_cancelled_is_out_of_line_before_its_task_runs_again() -> None:
     context = Harness().create_context()
     got: list[Any] = []
 
@@ -213,7 +213,7 @@ async def test_a_wait_that_was_cancelled_is_out_of_line_before_its_task_runs_aga
     assert got == ["x"]
 
 
-async def test_a_value_that_was_handed_over_arrives_although_a_cancel_follows() -> None:
+async def test_B3_a_value_that_was_handed_over_arrives_although_a_cancel_follows() -> None:
     context = Harness().create_context()
     got: list[Any] = []
     scope = trio.CancelScope()
@@ -230,7 +230,7 @@ async def test_a_value_that_was_handed_over_arrives_although_a_cancel_follows() 
     assert got == ["x"]
 
 
-async def test_a_wait_that_is_over_is_refused_no_more() -> None:
+async def test_B3_a_wait_that_is_over_is_refused_no_more() -> None:
     context = Harness().create_context()
     state = context.harness.channels.state(QUEUE)
 
@@ -245,7 +245,7 @@ async def test_a_wait_that_is_over_is_refused_no_more() -> None:
         context.abort("too late for this one")
 
 
-async def test_two_streams_of_one_run_end_apart() -> None:
+async def test_B3_two_streams_of_one_run_end_apart() -> None:
     harness = Harness()
     async with harness.channel_stream(OUT_VALUE, "run"):
         async with harness.channel_stream(OUT_VALUE, "run"):
@@ -254,7 +254,7 @@ async def test_two_streams_of_one_run_end_apart() -> None:
     assert harness._lifetimes._streams == {}
 
 
-async def test_wake_subscribers_are_told_once_after_the_value_is_placed() -> None:
+async def test_B3_wake_subscribers_are_told_once_after_the_value_is_placed() -> None:
     context = Harness().create_context()
     state = context.harness.channels.state(QUEUE)
     told: list[int] = []
@@ -272,7 +272,7 @@ async def test_wake_subscribers_are_told_once_after_the_value_is_placed() -> Non
     assert told == [1, 2]
 
 
-async def test_a_parked_value_that_is_promoted_wakes_too() -> None:
+async def test_B3_a_parked_value_that_is_promoted_wakes_too() -> None:
     context = Harness().create_context()
     state = context.harness.channels.state(QUEUE)
     told: list[int] = []
@@ -288,7 +288,7 @@ async def test_a_parked_value_that_is_promoted_wakes_too() -> None:
 # -- from outside -----------------------------------------------------------------------------------
 
 
-async def test_external_send_never_blocks_and_drops_the_oldest() -> None:
+async def test_B3_external_send_never_blocks_and_drops_the_oldest() -> None:
     harness = Harness()
     context = harness.create_context()
     handle = harness.channel_handle(OUT_QUEUE, context.id)
@@ -300,7 +300,7 @@ async def test_external_send_never_blocks_and_drops_the_oldest() -> None:
     assert context.try_recv(rendezvous) is None
 
 
-async def test_only_external_channels_are_reached_from_outside() -> None:
+async def test_B3_only_external_channels_are_reached_from_outside() -> None:
     harness = Harness()
     with pytest.raises(RunConfigError) as caught:
         harness.channel_handle(QUEUE, "id")
@@ -309,7 +309,7 @@ async def test_only_external_channels_are_reached_from_outside() -> None:
         harness.channel_stream(QUEUE, "id")
 
 
-async def test_a_queue_stream_competes_and_ends_after_what_the_queue_held_at_close() -> None:
+async def test_B3_a_queue_stream_competes_and_ends_after_what_the_queue_held_at_close() -> None:
     harness = Harness()
     lifetimes, id = harness._lifetimes, "run"
     stream = harness.channel_stream(OUT_QUEUE, id)
@@ -338,7 +338,7 @@ async def test_a_queue_stream_competes_and_ends_after_what_the_queue_held_at_clo
 
 
 @pytest.mark.parametrize("channel", [OUT_QUEUE, OUT_VALUE, OUT_TOPIC])
-async def test_a_stream_that_waits_gets_what_comes_and_ends_with_the_run(channel: Channel[Any]) -> None:
+async def test_B3_a_stream_that_waits_gets_what_comes_and_ends_with_the_run(channel: Channel[Any]) -> None:
     harness = Harness()
     harness._lifetimes.begin("run")
     got: list[Any] = []
@@ -359,7 +359,7 @@ async def test_a_stream_that_waits_gets_what_comes_and_ends_with_the_run(channel
     assert got == [1, 2]
 
 
-async def test_a_value_stream_begins_with_the_current_value_then_conflates() -> None:
+async def test_B3_a_value_stream_begins_with_the_current_value_then_conflates() -> None:
     harness = Harness()
     handle = harness.channel_handle(OUT_VALUE, "run")
     handle.send(0)
@@ -370,7 +370,7 @@ async def test_a_value_stream_begins_with_the_current_value_then_conflates() -> 
         assert await anext(stream) == 2
 
 
-async def test_a_topic_stream_keeps_1000_and_drops_the_oldest() -> None:
+async def test_B3_a_topic_stream_keeps_1000_and_drops_the_oldest() -> None:
     harness = Harness()
     handle = harness.channel_handle(OUT_TOPIC, "run")
     handle.send("no replay")
@@ -380,7 +380,7 @@ async def test_a_topic_stream_keeps_1000_and_drops_the_oldest() -> None:
         assert await anext(stream) == 2
 
 
-async def test_a_stream_cancelled_while_it_waits_loses_nothing() -> None:
+async def test_B3_a_stream_cancelled_while_it_waits_loses_nothing() -> None:
     harness = Harness()
     handle = harness.channel_handle(OUT_VALUE, "run")
     async with harness.channel_stream(OUT_VALUE, "run") as stream:
@@ -390,7 +390,7 @@ async def test_a_stream_cancelled_while_it_waits_loses_nothing() -> None:
         assert await anext(stream) == 5
 
 
-def test_seconds_of_no_limit_are_infinite() -> None:
+def test_B3_seconds_of_no_limit_are_infinite() -> None:
     from aiio.runs.channel_store import ChannelStore
 
     assert ChannelStore()._seconds(QUEUE, "never") == math.inf

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
-import types
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -39,7 +38,7 @@ async def stops(fn: Any, *args: Any, **more: Any) -> RunError:
     return caught.value
 
 
-async def test_an_id_is_a_uuid_v7_and_sorts_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_B_decided_1_an_id_is_a_uuid_v7_and_sorts_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
     pattern = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
     monkeypatch.setattr("time.time_ns", lambda: 1_000_000_000)
     first = new_id()
@@ -49,7 +48,7 @@ async def test_an_id_is_a_uuid_v7_and_sorts_by_time(monkeypatch: pytest.MonkeyPa
     assert re.fullmatch(pattern, Harness().create_context().id)
 
 
-async def test_a_fresh_root_has_the_defaults_of_the_seed(autojump_clock: MockClock) -> None:
+async def test_B1_a_fresh_root_has_the_defaults_of_the_seed(autojump_clock: MockClock) -> None:
     harness = Harness(params={"a": 1})
     context = harness.create_context(resource_id="res")
     await trio.sleep(2)
@@ -67,7 +66,7 @@ async def test_a_fresh_root_has_the_defaults_of_the_seed(autojump_clock: MockClo
     assert context.id in repr(context)
 
 
-async def test_abort_reaches_grandchildren_not_parents_nor_siblings_and_the_first_reason_wins() -> None:
+async def test_B2_abort_reaches_grandchildren_not_parents_nor_siblings_and_the_first_reason_wins() -> None:
     root = Harness().create_context()
     child, sibling = child_of(root), child_of(root)
     grandchild = child_of(child)
@@ -82,7 +81,7 @@ async def test_abort_reaches_grandchildren_not_parents_nor_siblings_and_the_firs
     assert grandchild.thread_id == root.thread_id
 
 
-async def test_an_abort_without_a_reason_is_attributed_and_late_children_start_aborted() -> None:
+async def test_B2_an_abort_without_a_reason_is_attributed_and_late_children_start_aborted() -> None:
     root = Harness().create_context()
     early = child_of(root)
     root.abort()
@@ -94,7 +93,7 @@ async def test_an_abort_without_a_reason_is_attributed_and_late_children_start_a
         late.check()
 
 
-async def test_complete_stops_the_run_and_the_run_returns_the_completion_value() -> None:
+async def test_B_decided_5_complete_stops_the_run_and_the_run_returns_the_completion_value() -> None:
     harness = Harness()
 
     async def work(_: Any, context: RunContext) -> None:
@@ -117,7 +116,7 @@ async def test_complete_stops_the_run_and_the_run_returns_the_completion_value()
     assert children == []
 
 
-async def test_complete_without_another_wait_ends_the_run_too_even_with_none() -> None:
+async def test_B_decided_5_complete_without_another_wait_ends_the_run_too_even_with_none() -> None:
     harness = Harness()
     assert await harness.run(run_code("work", lambda _, context: context.complete(None))) is None
 
@@ -129,12 +128,12 @@ async def test_complete_without_another_wait_ends_the_run_too_even_with_none() -
         await harness.run(run_code("work", fail))
 
 
-async def test_complete_of_a_child_ends_the_child_only() -> None:
+async def test_B_decided_5_complete_of_a_child_ends_the_child_only() -> None:
     inner = run_code("inner", lambda _, context: context.complete("early"))
     assert await Harness().run(spawn("child", inner)) == "early"
 
 
-async def test_an_abort_becomes_cancelled_at_the_boundary_of_the_run() -> None:
+async def test_B17_an_abort_becomes_cancelled_at_the_boundary_of_the_run() -> None:
     harness = Harness()
     context = harness.create_context()
     async with trio.open_nursery() as nursery:
@@ -148,7 +147,7 @@ async def test_an_abort_becomes_cancelled_at_the_boundary_of_the_run() -> None:
         context.abort("enough")
 
 
-async def test_a_cancellation_from_outside_goes_through() -> None:
+async def test_B17_a_cancellation_from_outside_goes_through() -> None:
     harness = Harness()
     context = harness.create_context()
     with trio.move_on_after(0.001) as scope:
@@ -157,7 +156,7 @@ async def test_a_cancellation_from_outside_goes_through() -> None:
     assert not context.aborted
 
 
-async def test_abort_and_outer_cancellation_at_once_stay_a_cancellation() -> None:
+async def test_B17_abort_and_outer_cancellation_at_once_stay_a_cancellation() -> None:
     harness = Harness()
     context = harness.create_context()
     with trio.CancelScope() as scope:
@@ -169,7 +168,7 @@ async def test_abort_and_outer_cancellation_at_once_stay_a_cancellation() -> Non
     assert scope.cancelled_caught
 
 
-async def test_abort_is_sync_and_flags_the_whole_subtree_before_anybody_wakes() -> None:
+async def test_B_decided_14_abort_is_sync_and_flags_the_whole_subtree_before_anybody_wakes() -> None:
     harness = Harness()
     context = harness.create_context()
     seen: list[bool] = []
@@ -196,7 +195,7 @@ async def test_abort_is_sync_and_flags_the_whole_subtree_before_anybody_wakes() 
     assert seen == [True] * 12
 
 
-async def test_a_code_step_that_ignores_the_flag_runs_to_its_next_boundary() -> None:
+async def test_B2_a_code_step_that_ignores_the_flag_runs_to_its_next_boundary() -> None:
     harness = Harness()
     done: list[str] = []
 
@@ -213,7 +212,7 @@ async def test_a_code_step_that_ignores_the_flag_runs_to_its_next_boundary() -> 
     assert done == ["finished its work"]
 
 
-async def test_a_step_below_depth_64_is_refused() -> None:
+async def test_B1_a_step_below_depth_64_is_refused() -> None:
     harness = Harness()
     step: Any = run_code("leaf", lambda input, context: context.depth)
     for _ in range(63):
@@ -224,7 +223,7 @@ async def test_a_step_below_depth_64_is_refused() -> None:
     assert caught.value.kind is RunErrorKind.STEP_FAILED
 
 
-async def test_spend_rolls_up_to_every_ancestor_also_of_failed_children() -> None:
+async def test_B_decided_6_spend_rolls_up_to_every_ancestor_also_of_failed_children() -> None:
     harness = Harness()
     context = harness.create_context()
 
@@ -240,7 +239,7 @@ async def test_spend_rolls_up_to_every_ancestor_also_of_failed_children() -> Non
     assert context.tokens.cached == 0
 
 
-async def test_children_get_a_deep_copy_of_the_state_and_a_big_one_is_worth_a_warning(
+async def test_B1_children_get_a_deep_copy_of_the_state_and_a_big_one_is_worth_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     context = Harness().create_context(state={"list": [1]})
@@ -256,16 +255,26 @@ async def test_children_get_a_deep_copy_of_the_state_and_a_big_one_is_worth_a_wa
     assert [line["event"] for line in lines if line["log_level"] == "warning"] in ([], ["run.state_is_big"])
 
 
-async def test_an_abort_of_the_root_reaches_10000_contexts_in_one_pass(autojump_clock: MockClock) -> None:
+async def test_B17_an_abort_of_the_root_reaches_10000_contexts_in_one_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outcomes: Counter[str] = Counter()
+
+    class Log:
+        def info(self, event: str, **facts: Any) -> None:
+            outcomes[f"{facts['span']} {facts['outcome']}"] += 1
+
+    monkeypatch.setattr(spans, "get_logger", Log)  # the test's own costs more than all the rest
     harness = Harness()
     context = harness.create_context()
-    ended: list[float] = []
+    ended = 0
 
     async def park(_: Any, child: RunContext) -> None:
+        nonlocal ended
         try:
             await trio.sleep_forever()
         finally:
-            ended.append(trio.current_time())
+            ended += 1
 
     wide = in_parallel("wide", [run_code(f"leaf{n}", park) for n in range(99)])
     step = in_parallel("tree", [wide] * 100)
@@ -276,18 +285,20 @@ async def test_an_abort_of_the_root_reaches_10000_contexts_in_one_pass(autojump_
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run)
         await wait_all_tasks_blocked()
-        assert len(context.tree()) == 10_001
-        passes = 0
+        everybody = context.tree()
+        assert len(everybody) == 10_001
         context.abort("all of you")
-        began = trio.current_time()
-        while len(ended) < 9_900:
-            await trio.lowlevel.checkpoint()
-            passes += 1
-    assert passes <= 2
-    assert set(ended) == {began}
+        assert all(node.aborted for node in everybody)
+        assert ended == 0  # flags first: nobody has run yet
+        # One pass of the scheduler runs every task that was ready when it began. This one was among them, so
+        # at the latest when it runs for the second time all the others have.
+        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()
+        assert ended == 9_900
+    assert outcomes["child cancelled"] == 10_000
 
 
-async def test_nested_runs_on_one_root_are_one_execution() -> None:
+async def test_B3_nested_runs_on_one_root_are_one_execution() -> None:
     harness = Harness()
 
     async def outer(_: Any, context: RunContext) -> Any:
@@ -296,14 +307,14 @@ async def test_nested_runs_on_one_root_are_one_execution() -> None:
     assert await harness.run(run_code("outer", outer)) is True
 
 
-async def test_harness_cancel_aborts_and_is_a_checkpoint() -> None:
+async def test_B2_harness_cancel_aborts_and_is_a_checkpoint() -> None:
     harness = Harness()
     context = harness.create_context()
     await harness.cancel(context, "done with it")
     assert context.abort_reason == "done with it"
 
 
-async def test_events_are_told_and_a_listener_that_raises_is_logged() -> None:
+async def test_B5_events_are_told_and_a_listener_that_raises_is_logged() -> None:
     harness = Harness(name="mine")
     told: list[tuple[str, Any]] = []
 
@@ -322,7 +333,7 @@ async def test_events_are_told_and_a_listener_that_raises_is_logged() -> None:
 # -- errors -----------------------------------------------------------------------------------------
 
 
-def test_a_foreign_error_with_a_string_kind_is_a_run_error() -> None:
+def test_B16_a_foreign_error_with_a_string_kind_is_a_run_error() -> None:
     class Foreign(Exception):
         kind = "model_refused"
 
@@ -332,96 +343,3 @@ def test_a_foreign_error_with_a_string_kind_is_a_run_error() -> None:
     config = RunConfigError("MISSING_MODEL", "no model", hint="give one", docs_url="https://x.test")
     assert (config.code, config.hint, config.docs_url) == ("MISSING_MODEL", "give one", "https://x.test")
     assert str(config) == "no model (give one)"
-
-
-# -- spans ------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def without_otel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
-    spans._opentelemetry.cache_clear()
-
-
-@pytest.fixture(autouse=True)
-def _fresh_lookup() -> Any:
-    yield
-    spans._opentelemetry.cache_clear()
-
-
-@pytest.mark.usefixtures("without_otel")
-async def test_spans_go_to_the_log_always(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> None:
-    lines: list[dict[str, Any]] = []
-
-    class Log:
-        def info(self, event: str, **facts: Any) -> None:
-            lines.append({"event": event, **facts})
-
-        debug = info
-
-    monkeypatch.setattr(spans, "get_logger", Log)
-    root = spans.Span("root", run="r")
-    child = spans.Span("child", root)
-    await trio.sleep(1)
-    child.set_attribute("n", 1)
-    child.add_event("thing", at=2)
-    child.end("failed")
-    child.end("twice")
-    root.end()
-    assert [line["event"] for line in lines] == ["run.span_event", "run.span", "run.span"]
-    told = lines[1]
-    assert (told["span"], told["outcome"], told["elapsed_ms"], told["events"]) == ("child", "failed", 1000, 1)
-    assert (told["trace_id"], told["parent_span_id"]) == (root.trace_id, root.span_id)
-    assert told["attributes"] == {"n": 1}
-    assert lines[2]["parent_span_id"] is None
-
-
-async def test_spans_go_to_opentelemetry_when_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Any] = []
-
-    class OtelSpan:
-        def __init__(self, name: str, context: Any, attributes: Any) -> None:
-            self.name, self.context, self.attributes = name, context, dict(attributes)
-            self.events: list[Any] = []
-            self.ended = False
-            made.append(self)
-
-        def get_span_context(self) -> Any:
-            return types.SimpleNamespace(is_valid=True, trace_id=0xA, span_id=len(made))
-
-        def set_attribute(self, key: str, value: Any) -> None:
-            self.attributes[key] = value
-
-        def add_event(self, name: str, attributes: Any) -> None:
-            self.events.append((name, attributes))
-
-        def end(self) -> None:
-            self.ended = True
-
-    fake = types.SimpleNamespace(
-        get_tracer=lambda name: types.SimpleNamespace(start_span=OtelSpan),
-        set_span_in_context=lambda span: ("in", span),
-    )
-    monkeypatch.setitem(sys.modules, "opentelemetry.trace", fake)
-    spans._opentelemetry.cache_clear()
-    root = spans.Span("root", run="r")
-    child = spans.Span("child", root)
-    child.set_attribute("k", "v")
-    child.add_event("e", a=1)
-    child.end()
-    assert (root.trace_id, root.span_id, child.parent_span_id) == (f"{10:032x}", f"{1:016x}", root.span_id)
-    assert made[1].context == ("in", made[0])
-    assert made[1].attributes == {"k": "v", "outcome": "done"}
-    assert made[1].events == [("e", {"a": 1})]
-    assert made[1].ended
-    assert not made[0].ended
-
-
-async def test_the_api_of_opentelemetry_without_a_provider_does_no_harm() -> None:
-    pytest.importorskip("opentelemetry.trace")
-    spans._opentelemetry.cache_clear()
-    root = spans.Span("root")
-    child = spans.Span("child", root)
-    child.end()
-    assert child.trace_id == root.trace_id
-    assert len(root.span_id) == 16

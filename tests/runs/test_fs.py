@@ -14,7 +14,7 @@ def fs(request: pytest.FixtureRequest, tmp_path: Path) -> FsAdapter:
     return MemoryFs() if request.param == "memory" else LocalFs(tmp_path)
 
 
-async def test_files_are_written_read_appended_renamed_and_removed(fs: FsAdapter) -> None:
+async def test_B14_files_are_written_read_appended_renamed_and_removed(fs: FsAdapter) -> None:
     await fs.write_file("/a/b.txt", "hä")
     await fs.append_file("/a/b.txt", "!")
     await fs.append_file("a/new.txt", "x")
@@ -33,10 +33,17 @@ async def test_files_are_written_read_appended_renamed_and_removed(fs: FsAdapter
     assert await fs.readdir("/") == []
 
 
-async def test_what_is_missing_or_in_the_way_raises(fs: FsAdapter) -> None:
+async def test_B14_what_is_missing_or_in_the_way_raises(fs: FsAdapter) -> None:
     await fs.mkdir("/d")
     await fs.write_file("/f", "x")
-    for operation in (fs.read_file("/x"), fs.rename("/x", "/y"), fs.rm("/x"), fs.access("/x")):
+    for operation in (
+        fs.read_file("/x"),
+        fs.rename("/x", "/y"),
+        fs.rm("/x"),
+        fs.access("/x"),
+        fs.stat("/x"),
+        fs.lstat("/x"),
+    ):
         with pytest.raises(FileNotFoundError):
             await operation
     with pytest.raises(FileNotFoundError):
@@ -49,6 +56,29 @@ async def test_what_is_missing_or_in_the_way_raises(fs: FsAdapter) -> None:
         await fs.mkdir("/f")
 
 
-async def test_a_local_path_stays_under_its_root(tmp_path: Path) -> None:
+async def test_B14_a_local_path_stays_under_its_root(tmp_path: Path) -> None:
     with pytest.raises(PermissionError):
         await LocalFs(tmp_path).read_file("../outside")
+    with pytest.raises(PermissionError):
+        await LocalFs(tmp_path).lstat("../outside")
+
+
+async def test_B14_stat_tells_sizes_folders_and_links(fs: FsAdapter, tmp_path: Path) -> None:
+    await fs.write_file("/d/f", "four")
+    for found in (await fs.stat("/d/f"), await fs.lstat("d/f")):
+        assert (found.size, found.is_folder, found.is_link) == (4, False, False)
+        assert (found.modified is None) is isinstance(fs, MemoryFs)
+    folder = await fs.stat("/d")
+    assert (folder.size, folder.is_folder) == (0, True)
+    assert (await fs.stat("/")).is_folder
+    if isinstance(fs, LocalFs):
+        (tmp_path / "link").symlink_to(tmp_path / "d" / "f")
+        assert (await fs.lstat("/link")).is_link
+        followed = await fs.stat("/link")
+        assert (followed.is_link, followed.size) == (False, 4)
+        (tmp_path / "out").symlink_to("/")
+        assert (await fs.lstat("/out")).is_link
+        with pytest.raises(PermissionError):
+            await fs.stat("/out")
+        with pytest.raises(PermissionError):
+            await fs.lstat("/out/etc")

@@ -50,7 +50,7 @@ def output_item(call_id: str = "c") -> dict[str, Any]:
 # -- the log ----------------------------------------------------------------------------------------
 
 
-def test_items_is_one_snapshot_until_something_is_appended() -> None:
+def test_B4_items_is_one_snapshot_until_something_is_appended() -> None:
     log = ItemLog(ItemSchemaRegistry())
     told: list[Any] = []
     log.on_append = told.append
@@ -63,7 +63,7 @@ def test_items_is_one_snapshot_until_something_is_appended() -> None:
     assert (len(log), told) == (1, [item])
 
 
-def test_the_same_id_with_equal_content_is_ignored_with_different_content_an_error() -> None:
+def test_B_decided_10_the_same_id_with_equal_content_is_ignored_with_different_content_an_error() -> None:
     item = create_message("hi")
     log = ItemLog(ItemSchemaRegistry(), [item])
     log.append(copy.deepcopy(item))
@@ -89,11 +89,11 @@ def test_the_same_id_with_equal_content_is_ignored_with_different_content_an_err
         new_item("noetic:analytics", data={}),
     ],
 )
-def test_what_is_no_item_is_refused(item: Any) -> None:
+def test_B4_what_is_no_item_is_refused(item: Any) -> None:
     refused(ItemLog(ItemSchemaRegistry()), item)
 
 
-def test_built_in_items_and_native_extensions_need_no_schema_in_strict_mode() -> None:
+def test_B4_built_in_items_and_native_extensions_need_no_schema_in_strict_mode() -> None:
     log = ItemLog(ItemSchemaRegistry())
     items = [
         call_item(),
@@ -110,7 +110,7 @@ def test_built_in_items_and_native_extensions_need_no_schema_in_strict_mode() ->
     ItemLog(ItemSchemaRegistry(strict=False)).append(new_item("noetic:analytics", data={}))
 
 
-def test_an_extension_needs_a_registered_schema_and_is_kept_as_it_is() -> None:
+def test_B4_an_extension_needs_a_registered_schema_and_is_kept_as_it_is() -> None:
     class Analytics(msgspec.Struct):
         data: dict[str, int]
 
@@ -124,7 +124,7 @@ def test_an_extension_needs_a_registered_schema_and_is_kept_as_it_is() -> None:
     assert error.detail == {"category": "items", "item_type": "noetic:analytics"}
 
 
-def test_categories_refuse_when_they_have_schemas_and_none_matches() -> None:
+def test_B4_categories_refuse_when_they_have_schemas_and_none_matches() -> None:
     registry = ItemSchemaRegistry()
     registry.register("developer_messages", lambda item: "ok" in str(item["content"]))
     registry.register("tool_calls", lambda item: item["name"] == "f")
@@ -141,7 +141,7 @@ def test_categories_refuse_when_they_have_schemas_and_none_matches() -> None:
     log.append({**bad, "call_id": "of another tool"})
 
 
-def test_create_message_extract_estimate_and_strip() -> None:
+def test_B4_create_message_extract_estimate_and_strip() -> None:
     with pytest.raises(ValueError, match="robot"):
         create_message("x", "robot")
     items = [

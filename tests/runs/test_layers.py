@@ -49,7 +49,7 @@ def noting(log: list[str], id: str, slot: float = 100, **more: Any) -> ContextLa
     return layer(id, slot, **{**hooks, **more})
 
 
-async def test_hooks_run_in_their_orders() -> None:
+async def test_B10_hooks_run_in_their_orders() -> None:
     log: list[str] = []
     async with peer(answer("hi")) as (env, _):
         harness = Harness(env=env, model=MODEL, layers=[noting(log, "b", 2), noting(log, "a", 1)])
@@ -63,7 +63,7 @@ async def test_hooks_run_in_their_orders() -> None:
     assert log[-4:] == ["b.on_complete(success)", "a.on_complete(success)", "a.dispose", "b.dispose"]
 
 
-async def test_recall_stands_before_the_history_or_after_it_and_never_joins_the_log() -> None:
+async def test_B11_recall_stands_before_the_history_or_after_it_and_never_joins_the_log() -> None:
     def facts(call: HookCall) -> Any:
         assert call.query in ("first", "second")
         assert call.context.depth == 0
@@ -102,7 +102,7 @@ async def test_recall_stands_before_the_history_or_after_it_and_never_joins_the_
         assert (usage.model_id, usage.execution_id) == (MODEL, context.id)
 
 
-async def test_a_request_prefix_is_byte_identical_while_a_layer_churns() -> None:
+async def test_B12_a_request_prefix_is_byte_identical_while_a_layer_churns() -> None:
     turn = [0]
 
     def churn(call: HookCall) -> str:
@@ -130,7 +130,7 @@ async def test_a_request_prefix_is_byte_identical_while_a_layer_churns() -> None
     assert not kept(await bodies(CachePolicy(enabled=False)))
 
 
-async def test_a_layer_may_say_in_its_own_words_what_changed() -> None:
+async def test_B10_a_layer_may_say_in_its_own_words_what_changed() -> None:
     turn = [0]
 
     def recall(call: HookCall) -> str:
@@ -151,7 +151,7 @@ async def test_a_layer_may_say_in_its_own_words_what_changed() -> None:
         assert "\npage 1 became page 2\n" in texts(wire.bodies[1])[-1]
 
 
-async def test_without_a_store_a_layers_storage_forgets() -> None:
+async def test_B10_without_a_store_a_layers_storage_forgets() -> None:
     async def begin(call: HookCall) -> Any:
         assert call.storage is not None
         await call.storage.put("k", 1)
@@ -164,7 +164,7 @@ async def test_without_a_store_a_layers_storage_forgets() -> None:
     assert seen == [None]
 
 
-async def test_with_caching_off_everything_stands_before_the_history() -> None:
+async def test_B12_with_caching_off_everything_stands_before_the_history() -> None:
     live = layer("l", recall=lambda call: "hello", placement=Placement.LIVE)
     async with peer(answer("ok")) as (env, wire):
         harness = Harness(env=env, model=MODEL, layers=[live], cache=CachePolicy(enabled=False))
@@ -174,7 +174,7 @@ async def test_with_caching_off_everything_stands_before_the_history() -> None:
         assert context.last_layer_usage.epoch is None
 
 
-async def test_a_child_has_its_own_epoch() -> None:
+async def test_B12_a_child_has_its_own_epoch() -> None:
     recalls = layer("l", recall=lambda call: "hello", on_spawn=lambda call: {"child_state": 1})
     epochs: list[str] = []
 
@@ -195,7 +195,7 @@ async def test_a_child_has_its_own_epoch() -> None:
     assert epochs[1] != "t#1"
 
 
-async def test_lineages_are_forgotten_least_recently_used_first(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_B12_lineages_are_forgotten_least_recently_used_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aiio.runs.harness.LINEAGES", 2)
     harness = Harness()
     contexts = [harness.create_context(thread_id=name) for name in "abc"]
@@ -210,7 +210,7 @@ async def test_lineages_are_forgotten_least_recently_used_first(monkeypatch: pyt
 # -- steering ---------------------------------------------------------------------------------------
 
 
-async def test_guidance_asks_again_with_the_reason_at_the_end_and_spend_counts() -> None:
+async def test_B5_guidance_asks_again_with_the_reason_at_the_end_and_spend_counts() -> None:
     judged: list[Any] = []
 
     def judge(call: HookCall) -> Any:
@@ -235,7 +235,7 @@ async def test_guidance_asks_again_with_the_reason_at_the_end_and_spend_counts()
         ]
 
 
-async def test_a_layer_that_is_never_content_is_heard_three_times() -> None:
+async def test_B5_a_layer_that_is_never_content_is_heard_three_times() -> None:
     never = layer("n", after_model_call=lambda call: Verdict(Ruling.GUIDE, "again"))
     async with peer(answer("same")) as (env, wire):
         harness = Harness(env=env, model=MODEL, layers=[never])
@@ -243,7 +243,7 @@ async def test_a_layer_that_is_never_content_is_heard_three_times() -> None:
         assert len(wire.bodies) == 4
 
 
-async def test_a_denied_answer_is_steering_denied_and_its_spend_counts() -> None:
+async def test_B5_a_denied_answer_is_steering_denied_and_its_spend_counts() -> None:
     deny = layer("d", 1, after_model_call=lambda call: Verdict(Ruling.DENY, "no"))
     after = layer("e", 2, after_model_call=lambda call: pytest.fail("a denial is the last word"))
     async with peer(answer("bad")) as (env, _):
@@ -255,7 +255,7 @@ async def test_a_denied_answer_is_steering_denied_and_its_spend_counts() -> None
         assert context.tokens.total == 15
 
 
-async def test_a_gate_decides_about_calls_and_a_failed_one_denies_when_it_says_so() -> None:
+async def test_B10_a_gate_decides_about_calls_and_a_failed_one_denies_when_it_says_so() -> None:
     made: list[str] = []
 
     def tool(what: str) -> str:
@@ -292,7 +292,7 @@ async def test_a_gate_decides_about_calls_and_a_failed_one_denies_when_it_says_s
 # -- the log ----------------------------------------------------------------------------------------
 
 
-async def test_items_of_users_and_tools_pass_through_the_layers() -> None:
+async def test_B10_items_of_users_and_tools_pass_through_the_layers() -> None:
     def shout(call: HookCall) -> Any:
         items = [
             {**item, "content": [{"type": "input_text", "text": item["content"][0]["text"].upper()}]}
@@ -319,7 +319,7 @@ async def test_items_of_users_and_tools_pass_through_the_layers() -> None:
         assert texts(wire.bodies[0]) == ["a"]
 
 
-async def test_the_view_is_cut_to_its_budget_newest_history_first() -> None:
+async def test_B11_the_view_is_cut_to_its_budget_newest_history_first() -> None:
     big = layer("big", 1, recall=lambda call: "x" * 4000)
     small = layer("small", 2, recall=lambda call: "facts")
     policy = ProjectionPolicy(token_budget=420, response_reserve=20)
@@ -343,7 +343,7 @@ async def test_the_view_is_cut_to_its_budget_newest_history_first() -> None:
 # -- state, failures --------------------------------------------------------------------------------
 
 
-async def test_states_are_stored_by_scope_and_come_back() -> None:
+async def test_B10_states_are_stored_by_scope_and_come_back() -> None:
     store = MemoryStore()
 
     async def begin(call: HookCall) -> Any:
@@ -387,7 +387,7 @@ async def test_states_are_stored_by_scope_and_come_back() -> None:
         assert seen[1] == {"heard": "hi"}
 
 
-async def test_a_failed_init_fails_the_run_or_leaves_the_layer_out() -> None:
+async def test_B10_a_failed_init_fails_the_run_or_leaves_the_layer_out() -> None:
     def broken(call: HookCall) -> Any:
         raise ValueError("no disk")
 
@@ -405,7 +405,7 @@ async def test_a_failed_init_fails_the_run_or_leaves_the_layer_out() -> None:
         Harness(layers=[odd, odd]).create_context()
 
 
-async def test_a_hook_that_fails_or_hangs_is_cancelled_and_passed_over(autojump_clock: MockClock) -> None:
+async def test_B10_a_hook_that_fails_or_hangs_is_cancelled_and_passed_over(autojump_clock: MockClock) -> None:
     ended: list[str] = []
 
     async def hang(call: HookCall) -> None:
@@ -425,7 +425,7 @@ async def test_a_hook_that_fails_or_hangs_is_cancelled_and_passed_over(autojump_
     }
     bad = layer("bad", **hooks, store=hang, on_complete=hang, dispose=fail, timeouts={"store": "1s"})
     async with peer(answer("ok")) as (env, wire):
-        harness = Harness(env=env, model=MODEL, layers=[bad])
+        harness = Harness(env=env, model=MODEL, layers=[bad], prices=lambda *_: None)
         began = trio.current_time()
         assert await harness.run(call_model("ask"), "q") == "ok"
         assert trio.current_time() - began == 5 + 1 + 30
@@ -433,7 +433,7 @@ async def test_a_hook_that_fails_or_hangs_is_cancelled_and_passed_over(autojump_
     assert ended == ["really cancelled"] * 3
 
 
-async def test_a_config_error_of_a_hook_goes_through() -> None:
+async def test_B10_a_config_error_of_a_hook_goes_through() -> None:
     def wrong(call: HookCall) -> None:
         raise RunConfigError("MISSING_MODEL", "no", hint="give one")
 
@@ -443,7 +443,7 @@ async def test_a_config_error_of_a_hook_goes_through() -> None:
             await harness.run(call_model("ask"), "q")
 
 
-async def test_what_layers_provide_is_read_through_the_context() -> None:
+async def test_B10_what_layers_provide_is_read_through_the_context() -> None:
     notes = layer(
         "notes",
         init=lambda call: {"state": [1, 2]},
@@ -464,7 +464,7 @@ async def test_what_layers_provide_is_read_through_the_context() -> None:
 # -- children ---------------------------------------------------------------------------------------
 
 
-async def test_on_spawn_gives_state_and_items_and_on_return_may_change_the_result() -> None:
+async def test_B10_on_spawn_gives_state_and_items_and_on_return_may_change_the_result() -> None:
     def give(call: HookCall) -> Any:
         return {"child_state": [call.state], "items": [create_message("from the layer", "developer")]}
 
@@ -498,7 +498,7 @@ async def test_on_spawn_gives_state_and_items_and_on_return_may_change_the_resul
     assert isinstance(state, list)
 
 
-async def test_with_context_adds_layers_for_a_while_and_the_same_id_replaces() -> None:
+async def test_B6_with_context_adds_layers_for_a_while_and_the_same_id_replaces() -> None:
     base = layer("a", recall=lambda call: "base")
     other = layer("a", recall=lambda call: "replaced")
     extra = layer("b", recall=lambda call: "extra")
@@ -516,7 +516,7 @@ async def test_with_context_adds_layers_for_a_while_and_the_same_id_replaces() -
 
 
 @pytest.mark.parametrize(("how", "word"), [("ok", "success"), ("fails", "failure"), ("abort", "aborted")])
-async def test_teardown_always_comes_and_says_how_it_ended(how: str, word: str) -> None:
+async def test_B10_teardown_always_comes_and_says_how_it_ended(how: str, word: str) -> None:
     log: list[str] = []
 
     def work(input: Any, context: RunContext) -> None:
@@ -531,7 +531,7 @@ async def test_teardown_always_comes_and_says_how_it_ended(how: str, word: str) 
     assert log == ["l.init", f"l.on_complete({word})", "l.dispose"]
 
 
-async def test_cancel_tears_down_bottom_up_and_waits_for_it(autojump_clock: MockClock) -> None:
+async def test_B2_cancel_tears_down_bottom_up_and_waits_for_it(autojump_clock: MockClock) -> None:
     log: list[str] = []
 
     def slow(call: HookCall) -> Any:

@@ -67,7 +67,7 @@ class Workshop:
         return await context.harness.run(step, input, context=context), context
 
 
-async def test_loop_iterations_keep_separate_entries() -> None:
+async def test_B7_loop_iterations_keep_separate_entries() -> None:
     shop = Workshop()
     step = loop("l", shop.note("w"), max_steps(4))
     crashed = await shop.crash(step, 0, "w(2)")
@@ -76,7 +76,7 @@ async def test_loop_iterations_keep_separate_entries() -> None:
     assert context.id == crashed.id
 
 
-async def test_parallel_siblings_keep_separate_entries_whatever_settles_first(
+async def test_B7_parallel_siblings_keep_separate_entries_whatever_settles_first(
     autojump_clock: MockClock,
 ) -> None:
     shop = Workshop()
@@ -97,7 +97,7 @@ async def test_parallel_siblings_keep_separate_entries_whatever_settles_first(
     assert (output, shop.ran) == (["a", "b", "c"], ["a"])
 
 
-async def test_children_of_a_spawn_are_replayed_with_their_items_and_state() -> None:
+async def test_B7_children_of_a_spawn_are_replayed_with_their_items_and_state() -> None:
     shop = Workshop()
 
     def work(input: Any, child: RunContext) -> Any:
@@ -122,7 +122,7 @@ async def test_children_of_a_spawn_are_replayed_with_their_items_and_state() -> 
     assert shop.ran == []
 
 
-async def test_failed_steps_run_again_and_ended_ones_tell_step_replayed_only_and_count() -> None:
+async def test_B_decided_9_failed_steps_run_again_and_ended_ones_tell_step_replayed_only_and_count() -> None:
     shop = Workshop()
 
     async def flow(input: Any, context: RunContext) -> Any:
@@ -143,7 +143,7 @@ async def test_failed_steps_run_again_and_ended_ones_tell_step_replayed_only_and
     assert context.step_count == 5
 
 
-async def test_a_changed_step_id_discards_its_subtree() -> None:
+async def test_B7_a_changed_step_id_discards_its_subtree() -> None:
     shop = Workshop()
 
     async def inner(input: Any, context: RunContext) -> Any:
@@ -171,7 +171,7 @@ class Huge:
 
 
 @pytest.mark.parametrize("output", ["x" * 2000, Huge(), (1, 2), {1: 2}, math.nan])
-async def test_an_output_that_is_too_big_or_would_not_come_back_as_it_was_runs_again(output: Any) -> None:
+async def test_B7_an_output_that_is_too_big_or_would_not_come_back_as_it_was_runs_again(output: Any) -> None:
     shop = Workshop(retention=Retention(max_entry_bytes=1000))
 
     async def flow(input: Any, context: RunContext) -> Any:
@@ -184,7 +184,7 @@ async def test_an_output_that_is_too_big_or_would_not_come_back_as_it_was_runs_a
     assert shop.ran == ["big", "big", "end"]
 
 
-async def test_the_ledger_keeps_the_newest_entries() -> None:
+async def test_B7_the_ledger_keeps_the_newest_entries() -> None:
     shop = Workshop(retention=Retention(max_entries=2))
     step = loop("l", shop.note("w"), max_steps(6))
     crashed = await shop.crash(step, 0, "w(5)")
@@ -198,13 +198,13 @@ async def test_the_ledger_keeps_the_newest_entries() -> None:
 
 @pytest.mark.parametrize("limit", [0, -1, math.nan, True, "many"])
 @pytest.mark.parametrize("name", ["max_entry_bytes", "max_entries"])
-def test_a_retention_that_makes_no_sense_is_refused_at_construction(name: str, limit: Any) -> None:
+def test_B7_a_retention_that_makes_no_sense_is_refused_at_construction(name: str, limit: Any) -> None:
     with pytest.raises(RunConfigError) as caught:
         Retention(**{name: limit})
     assert caught.value.code == "STEP_LEDGER_RETENTION_INVALID"
 
 
-async def test_restoring_brings_back_tokens_step_count_cost_and_items_but_not_elapsed_and_billed(
+async def test_B_decided_15_restoring_brings_back_tokens_step_count_cost_and_items_but_not_elapsed_and_billed(
     autojump_clock: MockClock,
 ) -> None:
     shop = Workshop()
@@ -227,7 +227,7 @@ async def test_restoring_brings_back_tokens_step_count_cost_and_items_but_not_el
     assert restored.cost == 0.5  # a replayed step adds nothing
 
 
-async def test_state_that_is_no_json_is_given_anew() -> None:
+async def test_B7_state_that_is_no_json_is_given_anew() -> None:
     shop = Workshop()
     harness = shop.harness()
     context = harness.create_context(state={"live": Huge()})
@@ -237,7 +237,7 @@ async def test_state_that_is_no_json_is_given_anew() -> None:
     assert restored.state == {"live": "again"}
 
 
-async def test_nothing_to_restore_is_none_and_a_broken_checkpoint_is_a_config_error() -> None:
+async def test_B7_nothing_to_restore_is_none_and_a_broken_checkpoint_is_a_config_error() -> None:
     store = MemoryStore()
     assert await Harness().restore("x") is None
     assert await Harness(store=store).restore("x") is None
@@ -251,7 +251,7 @@ async def test_nothing_to_restore_is_none_and_a_broken_checkpoint_is_a_config_er
     assert await Harness(store=store).restore("x") is None
 
 
-async def test_a_ledger_without_a_snapshot_is_enough_and_unreadable_rows_are_passed_over() -> None:
+async def test_B7_a_ledger_without_a_snapshot_is_enough_and_unreadable_rows_are_passed_over() -> None:
     shop = Workshop()
     step = loop("l", shop.note("w"), max_steps(3))
     crashed = await shop.crash(step, 0, "w(2)")
@@ -273,14 +273,14 @@ class Failing(MemoryStore):
         raise OSError("disk full")
 
 
-async def test_a_failed_save_never_raises() -> None:
+async def test_B7_a_failed_save_never_raises() -> None:
     harness = Harness(store=Failing())
     context = harness.create_context()
     assert await harness.run(run_code("w", lambda input, ctx: 1), context=context) == 1
     await context.checkpoint()
 
 
-async def test_checkpoint_without_a_store_is_a_no_op() -> None:
+async def test_B7_checkpoint_without_a_store_is_a_no_op() -> None:
     await Harness().create_context().checkpoint()
 
 
@@ -301,7 +301,7 @@ class Slow(MemoryStore):
         await super().delete(keys)
 
 
-async def test_checkpoints_that_wait_are_saved_as_one(autojump_clock: MockClock) -> None:
+async def test_B7_checkpoints_that_wait_are_saved_as_one(autojump_clock: MockClock) -> None:
     store = Slow()
     context = Harness(store=store).create_context()
     async with trio.open_nursery() as nursery:
@@ -313,7 +313,7 @@ async def test_checkpoints_that_wait_are_saved_as_one(autojump_clock: MockClock)
     assert store.snapshots == 2
 
 
-async def test_children_checkpoint_through_their_root() -> None:
+async def test_B_decided_9_children_checkpoint_through_their_root() -> None:
     shop = Workshop()
 
     async def work(input: Any, child: RunContext) -> None:
@@ -330,7 +330,7 @@ async def test_children_checkpoint_through_their_root() -> None:
     assert keys == [snapshot_key(context.id)]
 
 
-async def test_a_step_that_had_ended_is_recorded_although_the_run_is_cancelled(
+async def test_B7_a_step_that_had_ended_is_recorded_although_the_run_is_cancelled(
     autojump_clock: MockClock,
 ) -> None:
     store = Slow()
@@ -344,7 +344,7 @@ async def test_a_step_that_had_ended_is_recorded_although_the_run_is_cancelled(
     assert len(restored._execution.ledger) == 1
 
 
-async def test_the_snapshot_names_the_steps_in_progress() -> None:
+async def test_B7_the_snapshot_names_the_steps_in_progress() -> None:
     shop = Workshop()
 
     async def work(input: Any, context: RunContext) -> None:
@@ -372,7 +372,7 @@ async def test_the_snapshot_names_the_steps_in_progress() -> None:
     ]
 
 
-async def test_a_schedule_is_not_replayed(autojump_clock: MockClock) -> None:
+async def test_B7_a_schedule_is_not_replayed(autojump_clock: MockClock) -> None:
     shop = Workshop()
 
     async def flow(input: Any, context: RunContext) -> Any:
@@ -385,7 +385,7 @@ async def test_a_schedule_is_not_replayed(autojump_clock: MockClock) -> None:
     assert shop.ran == ["w", "w", "end"]
 
 
-async def test_a_race_winners_state_comes_back() -> None:
+async def test_B7_a_race_winners_state_comes_back() -> None:
     shop = Workshop()
 
     def win(input: Any, context: RunContext) -> str:
@@ -403,5 +403,5 @@ async def test_a_race_winners_state_comes_back() -> None:
     assert output == {"won": True}
 
 
-def test_run_error_is_not_a_config_error() -> None:
+def test_B16_run_error_is_not_a_config_error() -> None:
     assert not issubclass(RunConfigError, RunError)

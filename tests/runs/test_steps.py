@@ -69,7 +69,7 @@ def raises(error: Exception, name: str = "raises") -> RunCode:
 # -- run_code, conditional --------------------------------------------------------------------------
 
 
-async def test_code_is_plain_or_async_and_counts_as_a_step() -> None:
+async def test_B6_code_is_plain_or_async_and_counts_as_a_step() -> None:
     harness = Harness()
     context = harness.create_context()
     assert await harness.run(plus(), 1, context=context) == 2
@@ -77,7 +77,7 @@ async def test_code_is_plain_or_async_and_counts_as_a_step() -> None:
     assert context.step_count == 2
 
 
-async def test_a_failure_is_step_failed_and_wraps_its_cause() -> None:
+async def test_B6_a_failure_is_step_failed_and_wraps_its_cause() -> None:
     cause = ValueError("why")
     error = await fails(raises(cause))
     assert error.kind is RunErrorKind.STEP_FAILED
@@ -88,7 +88,9 @@ async def test_a_failure_is_step_failed_and_wraps_its_cause() -> None:
 @pytest.mark.parametrize(
     ("backoff", "seconds"), [("fixed", 1 + 1 + 1), ("linear", 1 + 2 + 3), ("exponential", 1 + 2 + 3)]
 )
-async def test_code_is_retried_by_its_policy(backoff: str, seconds: float, autojump_clock: MockClock) -> None:
+async def test_B6_code_is_retried_by_its_policy(
+    backoff: str, seconds: float, autojump_clock: MockClock
+) -> None:
     tries: list[int] = []
 
     def flaky(input: Any, context: RunContext) -> int:
@@ -105,7 +107,7 @@ async def test_code_is_retried_by_its_policy(backoff: str, seconds: float, autoj
     assert error.detail["retries_exhausted"] is True
 
 
-async def test_cancelled_is_never_retried() -> None:
+async def test_B2_cancelled_is_never_retried() -> None:
     tries: list[int] = []
 
     def work(input: Any, context: RunContext) -> None:
@@ -120,18 +122,18 @@ async def test_cancelled_is_never_retried() -> None:
 @pytest.mark.parametrize(
     "policy", [{"max_attempts": 0}, {"max_attempts": True}, {"backoff": "wild"}, {"initial_delay": -1}]
 )
-def test_a_retry_policy_that_makes_no_sense_is_refused(policy: dict[str, Any]) -> None:
+def test_B6_a_retry_policy_that_makes_no_sense_is_refused(policy: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         Retry(**policy)
 
 
 @pytest.mark.parametrize("id", ["", "a/b", "a#1", "[0]", "~x", None])
-def test_an_id_that_can_not_be_part_of_a_path_is_refused(id: Any) -> None:
+def test_B6_an_id_that_can_not_be_part_of_a_path_is_refused(id: Any) -> None:
     with pytest.raises(ValueError, match="a step's id"):
         run_code(id, lambda input, context: None)
 
 
-async def test_conditional_runs_the_chosen_step_or_passes_the_input_through() -> None:
+async def test_B6_conditional_runs_the_chosen_step_or_passes_the_input_through() -> None:
     async def route(input: int, context: RunContext) -> RunCode | None:
         return plus() if input > 0 else None
 
@@ -142,7 +144,7 @@ async def test_conditional_runs_the_chosen_step_or_passes_the_input_through() ->
 # -- in_parallel ------------------------------------------------------------------------------------
 
 
-async def test_parallel_all_gives_outputs_in_order_and_copies_log_and_state(
+async def test_B6_parallel_all_gives_outputs_in_order_and_copies_log_and_state(
     autojump_clock: MockClock,
 ) -> None:
     harness = Harness()
@@ -163,7 +165,7 @@ async def test_parallel_all_gives_outputs_in_order_and_copies_log_and_state(
     assert context.tree() == [context]  # children are forgotten when they settle
 
 
-async def test_parallel_all_stops_siblings_at_the_first_failure_and_skips_the_queue(
+async def test_B6_parallel_all_stops_siblings_at_the_first_failure_and_skips_the_queue(
     autojump_clock: MockClock,
 ) -> None:
     begun: list[str] = []
@@ -188,7 +190,7 @@ async def test_parallel_all_stops_siblings_at_the_first_failure_and_skips_the_qu
     assert begun == []
 
 
-async def test_parallel_settle_never_fails(autojump_clock: MockClock) -> None:
+async def test_B6_parallel_settle_never_fails(autojump_clock: MockClock) -> None:
     results = await Harness().run(in_parallel("s", [plus(), raises(ValueError("bad"))], mode="settle"), 1)
     assert results[0] == {"step_id": "plus", "status": "succeeded", "value": 2}
     assert results[1]["status"] == "failed"
@@ -197,7 +199,7 @@ async def test_parallel_settle_never_fails(autojump_clock: MockClock) -> None:
     assert await Harness().run(in_parallel("none", lambda input, context: [])) == []
 
 
-async def test_race_losers_are_cancelled_and_awaited_and_the_winner_replaces_the_state(
+async def test_B_decided_7_race_losers_are_cancelled_and_awaited_and_the_winner_replaces_the_state(
     autojump_clock: MockClock,
 ) -> None:
     cleaned: list[float] = []
@@ -226,13 +228,13 @@ async def test_race_losers_are_cancelled_and_awaited_and_the_winner_replaces_the
     assert (context.tokens.input, context.cost) == (7, 0.25)  # the loser's spend counts
 
 
-async def test_a_race_that_nobody_wins_is_fork_partial() -> None:
+async def test_B6_a_race_that_nobody_wins_is_fork_partial() -> None:
     error = await fails(in_parallel("race", [raises(ValueError("a")), raises(ValueError("b"))], mode="race"))
     assert error.kind is RunErrorKind.FORK_PARTIAL
     assert (await fails(in_parallel("race", [], mode="race"))).kind is RunErrorKind.FORK_PARTIAL
 
 
-async def test_concurrency_limits_the_paths_at_a_time(autojump_clock: MockClock) -> None:
+async def test_B6_concurrency_limits_the_paths_at_a_time(autojump_clock: MockClock) -> None:
     began = trio.current_time()
     await Harness().run(in_parallel("p", [sleeps(1, n, f"s{n}") for n in range(5)], concurrency=2))
     assert trio.current_time() - began == 3
@@ -240,7 +242,7 @@ async def test_concurrency_limits_the_paths_at_a_time(autojump_clock: MockClock)
         in_parallel("p", [], concurrency=0)
 
 
-async def test_an_abort_of_the_parent_is_cancelled_not_fork_partial() -> None:
+async def test_B6_an_abort_of_the_parent_is_cancelled_not_fork_partial() -> None:
     harness = Harness()
     context = harness.create_context()
 
@@ -254,7 +256,7 @@ async def test_an_abort_of_the_parent_is_cancelled_not_fork_partial() -> None:
         context.abort()
 
 
-async def test_what_is_no_exception_leaves_a_parallel_step_as_itself() -> None:
+async def test_B6_what_is_no_exception_leaves_a_parallel_step_as_itself() -> None:
     class Stop(BaseException):
         pass
 
@@ -268,7 +270,7 @@ async def test_what_is_no_exception_leaves_a_parallel_step_as_itself() -> None:
 # -- spawn ------------------------------------------------------------------------------------------
 
 
-async def test_a_spawned_child_is_isolated() -> None:
+async def test_B6_a_spawned_child_is_isolated() -> None:
     def look(input: Any, child: RunContext) -> Any:
         child.state["x"] = 1
         return len(child.item_log), child.depth, child.parent is context
@@ -279,7 +281,7 @@ async def test_a_spawned_child_is_isolated() -> None:
     assert context.state == {"x": 0}
 
 
-async def test_spawn_timeout_cancels_the_child_and_is_step_failed_with_a_timeout_cause(
+async def test_B_decided_4_spawn_timeout_cancels_the_child_and_is_step_failed_with_a_timeout_cause(
     autojump_clock: MockClock,
 ) -> None:
     began = trio.current_time()
@@ -289,7 +291,7 @@ async def test_spawn_timeout_cancels_the_child_and_is_step_failed_with_a_timeout
     assert isinstance(error.__cause__, trio.TooSlowError)
 
 
-async def test_an_exception_that_is_no_run_error_leaves_a_child_as_it_is() -> None:
+async def test_B6_an_exception_that_is_no_run_error_leaves_a_child_as_it_is() -> None:
     class Bare:
         id, kind = "bare", "own"
 
@@ -300,7 +302,7 @@ async def test_an_exception_that_is_no_run_error_leaves_a_child_as_it_is() -> No
         await Harness().run(spawn("s", Bare()))
 
 
-async def test_a_detached_child_runs_beside_and_is_awaited_through_its_handle(
+async def test_B6_a_detached_child_runs_beside_and_is_awaited_through_its_handle(
     autojump_clock: MockClock,
 ) -> None:
     async def work(_: Any, context: RunContext) -> Any:
@@ -326,7 +328,7 @@ async def test_a_detached_child_runs_beside_and_is_awaited_through_its_handle(
     assert caught.value.kind is RunErrorKind.HANDLE_EVICTED
 
 
-async def test_a_detached_spawn_outside_of_a_run_is_misuse() -> None:
+async def test_B6_a_detached_spawn_outside_of_a_run_is_misuse() -> None:
     with pytest.raises(RuntimeError, match=r"harness\.run"):
         await Harness().create_context().execute(detached_spawn("d", plus()))
 
@@ -334,11 +336,11 @@ async def test_a_detached_spawn_outside_of_a_run_is_misuse() -> None:
 # -- loop -------------------------------------------------------------------------------------------
 
 
-async def test_a_loop_pipes_its_body_until_the_predicate_says_so() -> None:
+async def test_B6_a_loop_pipes_its_body_until_the_predicate_says_so() -> None:
     assert await Harness().run(loop("l", [plus(1, "a"), plus(2, "b")], output_equals(9)), 0) == 9
 
 
-async def test_a_loop_has_a_ceiling() -> None:
+async def test_B6_a_loop_has_a_ceiling() -> None:
     error = await fails(loop("l", plus(), never(), max_iterations=3), 0)
     assert error.kind is RunErrorKind.STEP_FAILED
     assert "3 iterations" in str(error)
@@ -347,7 +349,7 @@ async def test_a_loop_has_a_ceiling() -> None:
 
 
 @pytest.mark.parametrize(("answer", "outputs"), [("retry", [1, 2, 3]), ("skip", [1, 2, 3])])
-async def test_a_loop_asks_what_to_do_about_a_failure(answer: str, outputs: list[int]) -> None:
+async def test_B6_a_loop_asks_what_to_do_about_a_failure(answer: str, outputs: list[int]) -> None:
     seen: list[int] = []
     failed: list[int] = []
 
@@ -365,7 +367,7 @@ async def test_a_loop_asks_what_to_do_about_a_failure(answer: str, outputs: list
     assert seen == outputs
 
 
-async def test_a_loop_without_a_policy_or_told_to_abort_fails() -> None:
+async def test_B6_a_loop_without_a_policy_or_told_to_abort_fails() -> None:
     assert (await fails(loop("l", raises(ValueError("x")), never()))).kind is RunErrorKind.STEP_FAILED
     policy: Callable[..., str] = lambda error, iteration: "abort"  # noqa: E731
     assert (await fails(loop("l", raises(ValueError("x")), never(), on_error=policy))).detail[
@@ -373,7 +375,7 @@ async def test_a_loop_without_a_policy_or_told_to_abort_fails() -> None:
     ] == "raises"
 
 
-async def test_cancelled_is_never_passed_to_on_error_nor_taken_for_a_predicates_failure() -> None:
+async def test_B2_cancelled_is_never_passed_to_on_error_nor_taken_for_a_predicates_failure() -> None:
     def stop(input: Any, context: RunContext) -> None:
         context.abort("stop")
         context.check()
@@ -396,11 +398,11 @@ async def test_cancelled_is_never_passed_to_on_error_nor_taken_for_a_predicates_
     assert asked == []
 
 
-async def test_a_predicate_that_raises_ends_the_loop() -> None:
+async def test_B6_a_predicate_that_raises_ends_the_loop() -> None:
     assert await Harness().run(loop("l", plus(), verified(lambda output: output < 1 / 0)), 0) == 1
 
 
-async def test_an_inbox_keeps_a_loop_alive(autojump_clock: MockClock) -> None:
+async def test_B6_an_inbox_keeps_a_loop_alive(autojump_clock: MockClock) -> None:
     harness = Harness()
     context = harness.create_context()
     await context.send(BOX, "more")
@@ -414,7 +416,7 @@ async def test_an_inbox_keeps_a_loop_alive(autojump_clock: MockClock) -> None:
     assert await harness.run(loop("polls", plus(), max_steps(1), inbox=BOX), 0, context=context) == 1
 
 
-async def test_an_abort_while_a_loop_waits_for_its_inbox_is_cancelled() -> None:
+async def test_B6_an_abort_while_a_loop_waits_for_its_inbox_is_cancelled() -> None:
     harness = Harness()
     context = harness.create_context()
 
@@ -439,7 +441,7 @@ async def verdict(until: Any, *, outputs: tuple[Any, ...] = ("x",), **more: Any)
     return bool(await found if isinstance(found, Awaitable) else found)
 
 
-async def test_predicates() -> None:
+async def test_B6_predicates() -> None:
     called = StepMeta(tool_calls=({"type": "function_call"},))
     assert not await verdict(no_tool_calls())  # never on iteration 0
     assert await verdict(no_tool_calls(), iteration=1)
@@ -464,7 +466,7 @@ async def test_predicates() -> None:
         all_of()
 
 
-async def test_converged_is_equality_or_a_cosine() -> None:
+async def test_B6_converged_is_equality_or_a_cosine() -> None:
     assert not await verdict(converged())
     assert await verdict(converged(), outputs=("a", "b", "b"))
     assert not await verdict(converged(rounds=3), outputs=("a", "b", "b"))
@@ -477,7 +479,9 @@ async def test_converged_is_equality_or_a_cosine() -> None:
 # -- schedule ---------------------------------------------------------------------------------------
 
 
-async def test_a_schedule_runs_at_its_interval_and_goes_on_after_failures(autojump_clock: MockClock) -> None:
+async def test_B6_a_schedule_runs_at_its_interval_and_goes_on_after_failures(
+    autojump_clock: MockClock,
+) -> None:
     times: list[float] = []
 
     def work(input: Any, context: RunContext) -> int:
@@ -490,14 +494,14 @@ async def test_a_schedule_runs_at_its_interval_and_goes_on_after_failures(autoju
     assert [at - times[0] for at in times] == [0, 10, 20]
 
 
-async def test_a_schedule_told_to_fail_fails() -> None:
+async def test_B6_a_schedule_told_to_fail_fails() -> None:
     error = await fails(schedule("s", raises(ValueError("x")), "1s", on_error="fail"))
     assert error.kind is RunErrorKind.STEP_FAILED
     with pytest.raises(ValueError, match="on_error"):
         schedule("s", plus(), "1s", on_error="hope")
 
 
-async def test_a_schedule_wakes_by_its_inbox_and_ends_by_abort(autojump_clock: MockClock) -> None:
+async def test_B6_a_schedule_wakes_by_its_inbox_and_ends_by_abort(autojump_clock: MockClock) -> None:
     harness = Harness()
     context = harness.create_context()
     times: list[float] = []
@@ -522,7 +526,7 @@ async def test_a_schedule_wakes_by_its_inbox_and_ends_by_abort(autojump_clock: M
     assert [at - times[0] for at in times] == [0, 1]
 
 
-async def test_cancelled_is_never_swallowed_by_a_schedule() -> None:
+async def test_B2_cancelled_is_never_swallowed_by_a_schedule() -> None:
     def stop(input: Any, context: RunContext) -> None:
         context.abort("x")
         context.check()
@@ -538,7 +542,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-async def test_invoke_tool_calls_a_function_with_the_input_or_given_arguments() -> None:
+async def test_B6_invoke_tool_calls_a_function_with_the_input_or_given_arguments() -> None:
     async def shout(text: str, context: Any) -> str:
         """Shout."""
         return f"{text.upper()} at depth {context.depth}"
@@ -550,7 +554,7 @@ async def test_invoke_tool_calls_a_function_with_the_input_or_given_arguments() 
 
 
 @pytest.mark.parametrize(("tool", "input"), [(add, {"a": 1}), (add, "no mapping"), ("unknown", {})])
-async def test_invoke_tool_fails_with_what_was_wrong(tool: Any, input: Any) -> None:
+async def test_B6_invoke_tool_fails_with_what_was_wrong(tool: Any, input: Any) -> None:
     step = invoke_tool("t", tool)
     if tool == "unknown":
         with pytest.raises(ValueError, match="unknown tool"):
