@@ -21,6 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "runs": {"context", "env", "io", "observe"},
     "agents": {"context", "env", "io", "builder", "runs", "observe"},
     "bridges": {"context", "env"},
+    "scale": {"context", "env", "agents"},
 }
 SEE_ALL = {"cli", "testing"}
 
@@ -32,8 +33,9 @@ ONLY_IN: dict[str, set[str]] = {
     "trio_websocket": {"transports", "testing"},
     "click": {"cli"},
     "rich": {"cli"},
-    "opentelemetry": {"observe", "runs"},
+    "opentelemetry": {"observe"},
     "asyncio": {"bridges"},
+    "ray": {"scale"},
 }
 NOT_IN: dict[str, set[str]] = {"trio": {"context", "providers", "builder"}}
 

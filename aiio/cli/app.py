@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import click
 
@@ -25,8 +25,8 @@ from .sessions_commands import dir_option
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 EXIT_CODES = """Exit codes: 0 answered, 2 credentials, 3 network or a time limit, 4 the provider said no,
-5 an answer that can't be read, bad input or no room for output, 130 Ctrl-C (143 SIGTERM), 141 the reader
-of the output went away, 1 a bug of aiio."""
+5 an answer that can't be read, bad input or no room for output, 6 a budget of `run` is used up, 130 Ctrl-C
+(143 SIGTERM), 141 the reader of the output went away, 1 a bug of aiio."""
 
 
 def invoke(arguments: list[str]) -> int:
@@ -161,6 +161,38 @@ def ask(
 @click.option(
     "--agents", "-n", type=click.IntRange(min=1), help="Requests at a time [default: 8; embedded model: 4]."
 )
+@click.option(
+    "--max-cost",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="USD",
+    help="Start no more prompts once all together have cost this much.",
+)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The same for tokens, input and output [of one answer: --set max_tokens=N].",
+)
+@click.option("--max-time", metavar="TIME", help='Stop everything after so long ("10m"); partials are kept.')
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="Where requests are made: in this process, or by workers on a Ray cluster (extra `ray`).",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Processes on the cluster [default: one for 500 agents, 2 at least].",
+)
+@click.option(
+    "--ray-address",
+    envvar="RAY_ADDRESS",
+    metavar="ADDRESS",
+    help="The cluster; else Ray is started on this machine.",
+)
 @click.option("--out", "-o", required=True, metavar="OUT.jsonl", help="Where result lines are appended.")
 @click.option("--no-progress", is_flag=True, help="Show no table while it runs.")
 @click.option("--skip-bad", is_flag=True, help="Leave broken lines of the prompts file out.")
@@ -172,6 +204,12 @@ def run(
     system: str | None,
     pairs: tuple[str, ...],
     agents: int | None,
+    max_cost: float | None,
+    max_tokens: int | None,
+    max_time: str | None,
+    engine: Literal["local", "ray"],
+    workers: int | None,
+    ray_address: str | None,
     out: str,
     no_progress: bool,
     skip_bad: bool,
@@ -185,12 +223,20 @@ def run(
     message, usage, timings}. Run again, the same command does what is left: prompts without a result of type
     `done`. Ctrl-C ends every request with what had arrived in its line; a second Ctrl-C quits at once.
 
+    A budget is for all prompts of this run together. At --max-cost and --max-tokens the requests in flight
+    go on to their end and count, so it ends above them; at --max-time they end with what had arrived.
+
+    With --engine ray, --agents is for all workers together. They use the keys and settings of their own
+    machines; the log holds what happened here. A prompt whose worker is lost runs again on another one.
+
     When prompts failed, the exit code is the lowest of theirs: what to mend first.
 
     \b
     Examples:
       aiio run prompts.jsonl -m openai/gpt-5 --agents 20 --out answers.jsonl
       aiio run prompts.jsonl --out answers.jsonl --timeout 2m --log trace.jsonl
+      aiio run prompts.jsonl -m openai/gpt-5 --out answers.jsonl --max-cost 2.50 --max-time 30m
+      aiio run prompts.jsonl -m vllm/qwen3 --out answers.jsonl --agents 4000 --engine ray --ray-address auto
     """
     from .run import RunOptions
     from .run import run as run_prompts
@@ -203,6 +249,12 @@ def run(
         system=system,
         settings=parse_settings(pairs),
         limits=_limits(more),
+        max_cost=max_cost,
+        max_tokens=max_tokens,
+        max_time=max_time,
+        engine=engine,
+        workers=workers,
+        ray_address=ray_address,
         progress=not no_progress,
         skip_bad=skip_bad,
         keep_failed=keep_failed,

@@ -46,7 +46,7 @@ async def set_auth(session: Session, endpoint: str, secret: str, *, local: bool 
     if env.files.folder is None:
         raise CliFault("nothing can be kept while AIIO_NO_CONFIG turns the settings files off")
     try:
-        await env.auth_set(endpoint, secret, scope="local" if local else "package")
+        await env.login(endpoint, secret, scope="local" if local else "package")
     except (OSError, ValueError) as exc:
         raise CliFault(f"the credential was not kept: {_reason(exc)}") from exc
     say(f"the credential of {endpoint} is kept in {env.credential_source(endpoint)}")

@@ -117,8 +117,11 @@ def _write(path: Path, text: str) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     target = Path(os.path.realpath(path))
     draft = target.with_name(f".{target.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
     try:
-        draft.write_text(text, "utf-8")
+        # A proxy's password may stand in it: nobody else reads it, also not while it is written.
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
         if target.exists():
             draft.chmod(target.stat().st_mode & 0o777)
         os.replace(draft, target)

@@ -18,7 +18,7 @@ from aiio.context.events import ErrorKind
 from aiio.env.env import Env
 
 from .doctor_net import Place, connect, resolve_name, speak_tls
-from .doctor_talk import ask_model, look_up_models, speak_http
+from .doctor_talk import Listing, ask_model, speak_http
 from .doctor_trouble import Trouble
 from .endpoints import MISSING, credential_state
 from .exits import BY_KIND, DONE, CliFault
@@ -27,17 +27,6 @@ from .output import Output
 from .session import Session
 
 Outcome = Literal["ok", "note", "failed", "skipped"]
-
-# Source: the providers' pages on API keys, read 2026-11-30. Only a hint: other forms exist.
-PREFIXES = {
-    "openai": "sk-",
-    "anthropic": "sk-ant-",
-    "gemini": "AI",
-    "groq": "gsk_",
-    "openrouter": "sk-or-",
-    "xai": "xai-",
-    "deepseek": "sk-",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +52,8 @@ class Checkup:
     url: str = field(default="", repr=False)
     token: str | None = field(default=None, repr=False)
     place: Place = field(default_factory=Place)
-    listing: Any = None
-    """The JSON value the server gave for its list of models."""
+    listing: Listing | Trouble | None = None
+    """The models that the server lists, or what is wrong with its list; None: it publishes none."""
 
     async def run(self, report: Callable[[Finding], Awaitable[None]]) -> None:
         """Do all steps up to the first that fails, and *report* each."""
@@ -79,7 +68,8 @@ class Checkup:
                 except Trouble as trouble:
                     self.trouble, outcome, detail = trouble, "failed", trouble.verdict
             seconds = trio.current_time() - started
-            finding = Finding(step=name, outcome=outcome, seconds=seconds, detail=self.env.scrub(detail))
+            said = " ".join(self.env.scrub(detail).splitlines())
+            finding = Finding(step=name, outcome=outcome, seconds=seconds, detail=said)
             self.findings.append(finding)
             await report(finding)
 
@@ -174,8 +164,9 @@ async def _credential(checkup: Checkup) -> Found:
     if env.endpoint(name).embedded:
         return "ok", "one of its own, made when the embedded model's server started"
     length = f"{len(checkup.token)} characters"
-    prefix = PREFIXES.get(name)
-    if prefix is not None and not checkup.token.startswith(prefix):
+    known = env.presets.get(name)
+    prefix = "" if known is None else known.key_prefix
+    if not checkup.token.startswith(prefix):
         return "note", f"{state}, {length}; keys of {name} usually begin with {prefix}"
     return "ok", f"{state}, {length}"
 
@@ -209,16 +200,17 @@ async def _tls(checkup: Checkup) -> Found:
 
 
 async def _http(checkup: Checkup) -> Found:
-    listing, detail = await speak_http(checkup.env, checkup.endpoint, checkup.url, checkup.token)
-    checkup.listing = listing
+    checkup.listing, detail = await speak_http(checkup.env, checkup.endpoint)
     return "ok", detail
 
 
 async def _models(checkup: Checkup) -> Found:
     await trio.lowlevel.checkpoint()
+    if isinstance(checkup.listing, Trouble):
+        raise checkup.listing
     if checkup.listing is None:
         return "skipped", "the server publishes no list"
-    names = look_up_models(checkup.env, checkup.endpoint, checkup.listing)
+    names = list(checkup.listing)
     if checkup.model is None and names and checkup.place.is_here:
         checkup.model = names[0]  # costs nothing there
     listed = checkup.model is None or checkup.model in names

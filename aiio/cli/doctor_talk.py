@@ -3,55 +3,43 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
-from aiio.context.events import Done, ErrorKind
+from aiio.context.events import Done
 from aiio.context.types import user_message
 from aiio.env.env import Env
 from aiio.env.errors import HttpStatusError, ProviderError, classify_error
-from aiio.env.fetch import fetch_json
 from aiio.io import IO
 from aiio.providers.faults import status_fault
 
 from .doctor_trouble import Trouble
 
-HTTP_LIMIT = 20.0
-"""Seconds for an answer over HTTP."""
+Listing = Mapping[str, Any]
+"""The models a server lists, by id."""
+_NO_LIST = (404, 405, 501)  # statuses of a server that works and has no list of models
 REQUEST_LIMIT = "60s"
 QUESTION = "Reply with the word OK."
 
 
-async def speak_http(env: Env, endpoint: str, url: str, token: str | None) -> tuple[Any, str]:
-    """Ask for the list of models; return it (None: there is none) and how the server answered.
+async def speak_http(env: Env, endpoint: str) -> tuple[Listing | Trouble | None, str]:
+    """Have the dialect try the connection; return what came of the list of models, and how it was answered.
 
     `Trouble`: it did not answer as a model server does.
     """
-    settings = env.endpoint_settings(endpoint)
     try:
-        provider = env.provider(str(settings["provider"]))
-        request = provider.models_request(url, settings, token)
+        listing = await env.test_connection(endpoint)
     except (ProviderError, ValueError) as exc:
-        raise Trouble.of(exc, endpoint) from exc
-    target, headers = (url, {}) if request is None else request
-    try:
-        listing = await fetch_json(
-            env, target, headers, endpoint=endpoint, limit=HTTP_LIMIT, settings=settings
-        )
-    except ProviderError as exc:
-        if _works(exc, has_list=request is not None):
-            return None, f"the server answers (status {exc.status or 200})"
-        raise Trouble.of(_in_its_words(exc, endpoint), endpoint) from exc
-    return (None if request is None else listing), "the server answers (status 200)"
-
-
-def look_up_models(env: Env, endpoint: str, listing: Any) -> list[str]:
-    """Return the ids in *listing*. `Trouble`: it is no list of models."""
-    provider = env.provider(str(env.endpoint_settings(endpoint)["provider"]))
-    try:
-        return list(provider.read_models(listing))
-    except ValueError as exc:
-        fault = ProviderError("malformed", f"what the server answers is no list of models: {exc}")
-        raise Trouble.of(fault, endpoint) from exc
+        fault = classify_error(exc)
+        if fault.code == "bad_listing":
+            wrong = ProviderError(
+                fault.kind, f"what the server answers is no list of models: {fault.__cause__}"
+            )
+            return Trouble.of(wrong, endpoint), "the server answers (status 200)"
+        if isinstance(fault.__cause__, HttpStatusError) and fault.status in _NO_LIST:
+            return None, f"the server answers (status {fault.status})"
+        raise Trouble.of(_in_its_words(fault, endpoint), endpoint) from exc
+    return listing, "the server answers" if listing is None else "the server answers (status 200)"
 
 
 async def ask_model(env: Env, selector: str) -> str:
@@ -73,13 +61,6 @@ async def ask_model(env: Env, selector: str) -> str:
         retry_after_ms=terminal.retry_after_ms,
     )
     raise Trouble.of(fault, endpoint)
-
-
-def _works(error: ProviderError, *, has_list: bool) -> bool:
-    """Tell whether an error is one of a server that works, but has nothing of use at that address."""
-    if isinstance(error.__cause__, HttpStatusError):
-        return error.status in (404, 405, 501) or (not has_list and error.status in (400, 421, 426))
-    return not has_list and error.kind is ErrorKind.MALFORMED
 
 
 def _in_its_words(error: ProviderError, endpoint: str) -> ProviderError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from aiio.env.detect import is_loopback
 from aiio.env.env import Env
 from aiio.env.errors import ProviderError
 
@@ -34,7 +33,7 @@ def endpoint_row(env: Env, name: str, *, running: bool = False) -> dict[str, str
     endpoint = env.endpoint(name)
     if endpoint.embedded:
         place = "embedded"
-    elif endpoint.url is not None and is_loopback(str(endpoint.url)):
+    elif env.endpoint_local(name):
         place = "this machine, running" if running else "this machine"
     else:
         place = "remote"
@@ -61,10 +60,13 @@ def credential_state(env: Env, name: str) -> str:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Return *rows*, all with the same keys, as aligned columns under their names; no rows, no text."""
+    """Return *rows*, all with the same keys, as aligned columns under their names; no rows, no text.
+
+    A line end inside of a value, which a server may have chosen, makes no row.
+    """
     if not rows:
         return ""
-    lines = [list(rows[0]), *[[str(value) for value in row.values()] for row in rows]]
+    lines = [list(rows[0]), *[[" ".join(str(value).splitlines()) for value in row.values()] for row in rows]]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = (
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()

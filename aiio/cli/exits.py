@@ -4,6 +4,7 @@
 1    a bug of ours                    5    an answer that can't be read, bad input, no room for output
 2    credentials missing or refused   130  Ctrl-C (143: SIGTERM)
 3    the network, or a time limit     141  whoever read our output went away
+6    a budget of the run is used up
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from aiio.env.errors import ProviderError
 DONE = 0
 CRASHED = 1
 BAD_INPUT = 5
+OUT_OF_BUDGET = 6
 INTERRUPTED = 128 + signal.SIGINT
 READER_GONE = 128 + signal.SIGPIPE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from aiio.env.model_lists import Models
+from aiio.env.access import Models
 
 from .endpoints import table
 from .exits import DONE, CliFault

@@ -1,8 +1,8 @@
 """Output that waits for its reader without stopping the clock, and that a terminal can be trusted with.
 
 Text of a model can hold anything: an escape sequence in it could rewrite what a terminal shows, its
-title, even its clipboard. To a terminal control characters go out made visible; files and pipes get
-what came.
+title, even its clipboard, and marks for text from right to left could show a command as another. To a
+terminal such characters go out made visible; files and pipes get what came: programs want it as it is.
 """
 
 from __future__ import annotations
@@ -19,17 +19,32 @@ _PIECE = 4096  # PIPE_BUF: what a pipe that is ready takes without blocking
 
 _VISIBLE = {code: f"^{chr(code ^ 0x40)}" for code in (*range(0x20), 0x7F) if chr(code) not in "\n\t"}
 _VISIBLE |= {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
+# What reorders the text after it: embeddings, overrides and isolates. The marks that Arabic and Hebrew need
+# for a single character stay. Source: Unicode Standard Annex #9, section 2; "Trojan Source", CVE-2021-42574.
+_BIDI = {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+_VISIBLE |= _BIDI
 _IN_JSON = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # those below 0x20 are escaped already
+_IN_JSON |= _BIDI
 
 
 def visible(text: str) -> str:
-    """Return *text* with control characters but line feed and tab as `^[` and the like."""
+    """Return *text* with what steers a terminal, but for line feed and tab, as `^[` and the like."""
     return text.translate(_VISIBLE)
 
 
+def safe_json(line: bytes) -> bytes:
+    """Return a line of JSON that means the same, and that a terminal can be trusted with."""
+    return line.decode().translate(_IN_JSON).encode()
+
+
+def visible_line(text: str) -> str:
+    """Return *text* as `visible` does, on one line: nothing in it can pass for a line of its own."""
+    return visible(" ".join(text.splitlines()))
+
+
 def say(sentence: str) -> None:
-    """Print *sentence* on stderr after `aiio: `. Never raises for a stderr that is gone."""
-    write_error(f"aiio: {visible(sentence)}\n")
+    """Print *sentence*, on one line, on stderr after `aiio: `. Never raises for a stderr that is gone."""
+    write_error(f"aiio: {visible_line(sentence)}\n")
 
 
 def write_error(text: str) -> None:
@@ -76,7 +91,7 @@ class Output:
 
     async def line(self, line: bytes) -> None:
         """Write a line of JSON, which keeps its meaning on a terminal too. Raises `OutputLost`."""
-        await self._write(line.decode().translate(_IN_JSON).encode() if self.terminal else line)
+        await self._write(safe_json(line) if self.terminal else line)
 
     async def _write(self, data: bytes) -> None:
         """Write all of *data*; waits, in other tasks' favour, while the reader is slow."""

@@ -34,6 +34,8 @@ class Tally:
     failed: Counter[ErrorKind] = field(default_factory=Counter)
     output_tokens: int = 0
     """As reported or estimated for the requests that ended."""
+    cost: float | None = None
+    """USD of those whose price is known; None: of none."""
 
     @property
     def ended(self) -> int:
@@ -125,6 +127,7 @@ def table(tally: Tally) -> Table:
         "done": str(tally.done),
         **{f"failed: {kind}": str(count) for kind, count in sorted(tally.failed.items())},
         "tokens/s": f"{tally.tokens_per_second:.1f}",
+        **({} if tally.cost is None else {"cost": f"${tally.cost:.4g}"}),
         "elapsed": clock(tally.elapsed),
         "ETA": clock(tally.remaining),
     }

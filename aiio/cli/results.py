@@ -16,7 +16,7 @@ import tempfile
 from aiio.context.text import parse_json
 
 from .exits import CliFault
-from .output import write_error
+from .output import safe_json, write_error
 
 _BEGIN = b'{"key":'
 """What every line of ours begins with."""
@@ -141,7 +141,7 @@ class Rescue:
             while rest:
                 rest = rest[os.write(self._fd, rest) :]
         except OSError:
-            write_error(line.decode())
+            write_error(safe_json(line).decode())
 
     def close(self) -> None:
         """Close the file, if there is one."""

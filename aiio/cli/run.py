@@ -8,24 +8,29 @@ does what is left.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import trio
 
-from aiio.agents import Agent, Fleet, FleetResult, open_fleet
-from aiio.context.events import Done, Error, ErrorKind, Terminal
+from aiio.agents import Fleet, FleetResult, open_fleet
+from aiio.context.events import Error, ErrorKind
 from aiio.observe import encode_line
+from aiio.scale import Ended, Job, Recipe, Timings
+from aiio.scale.jobs import make_agent, terminal_of
 
-from .exits import BAD_INPUT, DONE, exit_code_of, explain
+from .allowance import Allowance
+from .begun import Begun, opened
+from .exits import BAD_INPUT, DONE, OUT_OF_BUDGET, exit_code_of, explain
 from .models import NO_LIMITS, LimitOptions, check_model, chosen_model, endpoint_of, make_io
 from .output import say
 from .progress import Display, Tally, clock
 from .prompts import Prompt, read_prompts
+from .ray import spread_on_ray
 from .results import Rescue, ResultsFile, open_results
 from .session import Session
 
@@ -33,7 +38,15 @@ DEFAULT_AGENTS = 8
 EMBEDDED_AGENTS = 4
 """As many as its server has slots; more would wait there, where the connect limit runs."""
 
+NO_ROOM = "the results can't be written"
+"""Why requests are stopped when they can't."""
+
+RECORDED_PER_START = 4
+"""Results recorded before one more agent is started: results come first, and all agents get started."""
+
 _UNAUTHORIZED = 401
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +61,17 @@ class RunOptions:
     system: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     limits: LimitOptions = field(default_factory=lambda: NO_LIMITS)
+    max_cost: float | None = None
+    """USD, of all prompts together; then no more are started."""
+    max_tokens: int | None = None
+    """Input and output, likewise."""
+    max_time: str | None = None
+    """Then what is in flight is cut."""
+    engine: Literal["local", "ray"] = "local"
+    workers: int | None = None
+    """Processes of the engine; None: by the number of agents."""
+    ray_address: str | None = None
+    """Of a cluster; None: Ray is started here."""
     progress: bool = True
     skip_bad: bool = False
     keep_failed: bool = False
@@ -62,6 +86,7 @@ async def run(session: Session, options: RunOptions) -> int:
       ProviderError: a credential is missing. Nothing was sent.
     """
     env = session.env
+    allowance = Allowance(cost=options.max_cost, tokens=options.max_tokens, time=options.max_time)
     checked: set[str] = set()
 
     def check(selector: str) -> None:
@@ -81,8 +106,11 @@ async def run(session: Session, options: RunOptions) -> int:
         _say_beginning(prompts, left, faults, results)
         if not left:
             return DONE
-        await _start_embedded(session, {prompt.model or selector for prompt in left})
-        batch = Batch(session, options, selector, left, results)
+        selectors = {prompt.model or selector for prompt in left}
+        await allowance.say_what_it_cannot_see(selectors)
+        if options.engine == "local":
+            await _start_embedded(session, selectors)
+        batch = Batch(session, options, selector, left, results, allowance)
         await batch.run()
     finally:
         results.close()
@@ -117,29 +145,6 @@ def _say_beginning(
         say(f"{len(prompts) - len(left)} of {len(prompts)} have a result in {results.path} already")
 
 
-@dataclass(slots=True, kw_only=True)
-class _InFlight:
-    """A prompt that runs, and when what happened, on trio's clock."""
-
-    prompt: Prompt
-    selector: str
-    started_at: str
-    began: float
-    first_event: float | None = None
-
-    def note_event(self, event: object) -> None:
-        """Note the first piece of an answer."""
-        if self.first_event is None:
-            self.first_event = trio.current_time()
-
-    def timings(self) -> dict[str, Any]:
-        """Return `{started_at, first_event_ms?, total_ms}` as of now; queueing is part of them."""
-        timings: dict[str, Any] = {"started_at": self.started_at}
-        if self.first_event is not None:
-            timings["first_event_ms"] = _ms(self.first_event - self.began)
-        return timings | {"total_ms": _ms(trio.current_time() - self.began)}
-
-
 class Batch:
     """The prompts of one run, from the first start to the summary."""
 
@@ -150,6 +155,7 @@ class Batch:
         selector: str,
         prompts: list[Prompt],
         results: ResultsFile,
+        allowance: Allowance,
     ) -> None:
         self._session = session
         self._env = session.env
@@ -157,32 +163,92 @@ class Batch:
         self._selector = selector
         self._waiting = deque(prompts)
         self._results = results
+        self._allowance = allowance
+        self._recipe = Recipe(settings=options.settings, budget=allowance.budget, **options.limits)
         self._rescue = Rescue()
-        self._flying: dict[str, _InFlight] = {}
+        self._flying: dict[str, tuple[Prompt, str]] = {}
+        """With the selector of each."""
+        self._timings: dict[str, Timings] = {}
+        """Of those that run here."""
         self._tally = Tally(total=len(prompts))
         self._first_errors: dict[ErrorKind, tuple[str | int, str]] = {}
         self._refused: set[str] = set()  # endpoints that refused our key: asking again is pointless
         self._no_room: str | None = None  # why the results file takes nothing more
+        self._unknown_billed = 0
 
     async def run(self) -> None:
         """Run them. Returns when all have ended, or were stopped."""
         display = Display(self._tally)
         if self._options.progress:
             await self._env.nursery.start(display.run)
+        self._allowance.start()
         try:
-            async with open_fleet(self._env, max_active=self._agents) as fleet:
-                self._session.on_stop = partial(fleet.kill_nowait, reason="Ctrl-C")
-                for _ in range(self._agents):
-                    self._start_next(fleet)
-                async for ended in fleet.results():
-                    await self._record(ended)
-                    if self._no_room is not None:
-                        fleet.kill_nowait(reason="the results can't be written")
-                    self._start_next(fleet)
+            await (self._run_here() if self._options.engine == "local" else self._run_on_ray())
         finally:
             self._rescue.close()
             if self._options.progress:
                 await display.stop()
+
+    async def _run_here(self) -> None:
+        """Run them in this process."""
+        async with open_fleet(self._env, max_active=self._agents) as fleet:
+            stop = partial(fleet.kill_nowait, None)
+            self._session.on_stop = partial(stop, "Ctrl-C")
+            for _ in range(min(self._agents, len(self._waiting))):
+                self._start_next(fleet)
+                await self._take_ended(fleet)
+            while (ended := await self._next_ended(fleet.results(), stop)) is not None:
+                await self._take(fleet, ended)
+
+    async def _run_on_ray(self) -> None:
+        """Run them on a Ray cluster."""
+        agents = min(self._agents, len(self._waiting))
+        with (
+            opened(self._results.path if self._results.regular else None, self._results.done) as begun,
+            trio.CancelScope() as connecting,
+        ):
+            self._session.on_stop = connecting.cancel
+            jobs = self._jobs(begun)
+            async with spread_on_ray(jobs, self._recipe, agents, self._options) as spread:
+                self._session.on_stop = partial(spread.stop_nowait, "Ctrl-C")
+                while (ended := await self._next_ended(spread, spread.stop_nowait)) is not None:
+                    await self._record(begun.counted(ended))
+                    begun.end(ended.key)
+                    if self._no_room is not None:
+                        spread.stop_nowait(NO_ROOM)
+                    elif self._allowance.used_up is not None:
+                        spread.drain_nowait()
+
+    async def _take_ended(self, fleet: Fleet) -> None:
+        """Record a few of those that have ended already. A step each: all at once would stop the others."""
+        results = fleet.results()
+        with suppress(trio.WouldBlock):
+            for _ in range(RECORDED_PER_START):
+                await trio.lowlevel.checkpoint()
+                await self._take(fleet, results.next_nowait())
+
+    async def _take(self, fleet: Fleet, ended: FleetResult) -> None:
+        """Record a prompt that has ended, and start another one in its place."""
+        await self._record(
+            Ended(
+                key=ended.key,
+                worker="here",
+                terminal=terminal_of(ended),
+                result=ended.result,
+                timings=self._timings.pop(ended.key).so_far(),
+            )
+        )
+        if self._no_room is not None:
+            fleet.kill_nowait(reason=NO_ROOM)
+        self._start_next(fleet)
+
+    async def _next_ended(self, results: AsyncIterator[_T], stop: Callable[[str], object]) -> _T | None:
+        """Wait for the next prompt to end; when the time is up, stop them all first. None: none is left."""
+        with trio.move_on_at(self._allowance.deadline):
+            return await anext(results, None)
+        self._allowance.stop()
+        stop(f"{self._allowance.used_up} is over")
+        return await anext(results, None)
 
     @property
     def _agents(self) -> int:
@@ -192,56 +258,57 @@ class Batch:
         embedded = self._selector and endpoint_of(self._env, self._selector).embedded
         return EMBEDDED_AGENTS if embedded else DEFAULT_AGENTS
 
-    def _start_next(self, fleet: Fleet) -> None:
-        """Start the next prompt, unless there is none, or no point in it."""
-        while self._waiting and not self._session.stopping and self._no_room is None:
+    def _next_job(self) -> Job | None:
+        """Return the next prompt to ask, which is in flight now; None: there is none, or no point in it."""
+        stopping = self._session.stopping or self._no_room is not None
+        while self._waiting and not stopping and self._allowance.used_up is None:
             prompt = self._waiting.popleft()
             selector = prompt.model or self._selector
             if endpoint_of(self._env, selector).name in self._refused:
                 continue
-            flying = _InFlight(
-                prompt=prompt,
-                selector=selector,
-                started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
-                began=trio.current_time(),
-            )
             key = str(prompt.key)
-            agent = Agent(
-                env=self._env,
-                model=selector,
-                name=key,
-                system=prompt.system or self._options.system,
-                context=list(prompt.context),
-                settings=self._options.settings,
-                callbacks={
-                    f"on_{kind}_delta": flying.note_event for kind in ("text", "thinking", "tool_call")
-                },
-                **self._options.limits,
-            )
-            self._flying[key] = flying
+            self._flying[key] = (prompt, selector)
             self._tally.began_one()
-            fleet.start(agent, prompt.text, key=key)
-            return
+            system = prompt.system or self._options.system
+            return Job(key=key, model=selector, text=prompt.text, context=prompt.context, system=system)
+        return None
 
-    async def _record(self, ended: FleetResult) -> None:
+    def _jobs(self, begun: Begun) -> Iterator[Job]:
+        """Yield prompts to ask as long as there are any, each noted on the disk before it goes out."""
+        while (job := self._next_job()) is not None:
+            begun.begin(job.key)
+            yield job
+
+    def _start_next(self, fleet: Fleet) -> None:
+        """Start the next prompt here, unless there is none, or no point in it."""
+        job = self._next_job()
+        if job is not None:
+            timings = self._timings[job.key] = Timings()
+            fleet.start(make_agent(self._env, job, self._recipe, timings), job.text, key=job.key)
+
+    async def _record(self, ended: Ended) -> None:
         """Write the result line of a prompt that has ended."""
-        flying = self._flying.pop(ended.key)
-        terminal = _terminal_of(ended)
+        prompt, selector = self._flying.pop(ended.key)
+        terminal = ended.terminal
         self._tally.ended_one(terminal)
-        line = encode_line(
-            {
-                "key": flying.prompt.key,
-                "terminal": msgspec.structs.replace(terminal, message=None, usage=None),
-                "message": terminal.message,
-                "usage": terminal.usage,
-                "timings": flying.timings(),
-            }
-        )
-        await self._save(line)
+        if ended.result is not None:
+            self._allowance.count(ended.result)
+            self._tally.cost = self._allowance.cost
+        line: dict[str, Any] = {
+            "key": prompt.key,
+            "terminal": msgspec.structs.replace(terminal, message=None, usage=None),
+            "message": terminal.message,
+            "usage": terminal.usage,
+            "timings": ended.timings,
+        }
+        if ended.unknown_billed:
+            line["unknown_billed"] = ended.unknown_billed
+            self._unknown_billed += ended.unknown_billed
+        await self._save(encode_line(line))
         if isinstance(terminal, Error):
-            endpoint = endpoint_of(self._env, flying.selector)
+            endpoint = endpoint_of(self._env, selector)
             sentence = self._env.scrub(explain(terminal, endpoint))
-            self._first_errors.setdefault(terminal.kind, (flying.prompt.key, sentence))
+            self._first_errors.setdefault(terminal.kind, (prompt.key, sentence))
             if terminal.status == _UNAUTHORIZED:
                 self._refused.add(endpoint.name)
 
@@ -264,14 +331,20 @@ class Batch:
         unsent = tally.queued
         parts = [f"{tally.done} of {tally.total} done", tally.failures()]
         parts += [f"{unsent} not sent"] if unsent else []
+        cost = self._allowance.words()
         say(
-            f"{', '.join(parts)}; {tally.output_tokens} output tokens in {clock(tally.elapsed)}; "
-            f"results in {self._results.path}"
+            f"{', '.join(parts)}; {tally.output_tokens} output tokens{cost and ', '}{cost} "
+            f"in {clock(tally.elapsed)}; results in {self._results.path}"
         )
         for kind, (key, sentence) in self._first_errors.items():
             if kind is not ErrorKind.CANCELLED:
                 more = tally.failed[kind] - 1
                 say(f"{kind}: {sentence} (key {key!r}{f' and {more} more' if more else ''})")
+        if self._unknown_billed:
+            say(
+                f"{self._unknown_billed} requests were lost on their way, with a worker or an earlier run: "
+                "whether they are billed nobody knows (`unknown_billed` in the results)"
+            )
         if self._no_room is not None:
             where = f"in {self._rescue.path}" if self._rescue.path else "above, on stderr"
             say(
@@ -282,16 +355,12 @@ class Batch:
         if self._session.stopping:
             say("stopped; what had arrived is in the results, and the same command run again does the rest")
             return self._session.signal_code
-        return exit_code_of(tally.failed)
+        return self._code()
 
-
-def _terminal_of(ended: FleetResult) -> Terminal:
-    """Return how an agent's run ended; one that crashed (a bug of ours or a plug-in's) is an error too."""
-    if ended.result is not None and isinstance(ended.result.terminal, Done | Error):
-        return ended.result.terminal
-    exc = ended.exception
-    return Error(error=f"unexpected {type(exc).__name__}: {exc}", kind=ErrorKind.MALFORMED)
-
-
-def _ms(seconds: float) -> float:
-    return round(seconds * 1000, 3)
+    def _code(self) -> int:
+        """Return the exit code for how the prompts ended; says so when a budget was in the way."""
+        failed, used_up = self._tally.failed, self._allowance.used_up
+        if used_up is None or not (self._tally.queued or failed[ErrorKind.CANCELLED]):
+            return exit_code_of(failed)
+        say(f"stopped by {used_up}; the same command run again does the rest, with a budget of its own")
+        return exit_code_of(kind for kind in failed if kind is not ErrorKind.CANCELLED) or OUT_OF_BUDGET

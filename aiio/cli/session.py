@@ -23,7 +23,7 @@ from aiio.env.scrub import Scrubber
 from aiio.observe import configure
 
 from .exits import BAD_INPUT, BY_KIND, CRASHED, INTERRUPTED, CliFault, fault_sentence
-from .output import say, write_error
+from .output import say, visible, write_error
 
 SHOW_CURSOR = "\x1b[?25h"
 
@@ -130,7 +130,7 @@ def crashed(exc: Exception, options: LogOptions, scrub: Callable[[str], str]) ->
     where = f"the log {options.log} has the details" if options.log else "--log FILE keeps the details"
     say(scrub(f"unexpected {type(exc).__name__}: {exc}; this is a bug of aiio ({where}, --debug shows them)"))
     if options.debug:
-        write_error(scrub("".join(traceback.format_exception(exc))))
+        write_error(visible(scrub("".join(traceback.format_exception(exc)))))
     return CRASHED
 
 

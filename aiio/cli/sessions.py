@@ -119,7 +119,10 @@ def session_table(found: Iterable[SessionInfo]) -> str:
         for info in found
     ]
     width = max((len(row[0]) for row in rows), default=0)
-    return "".join(f"{id:<{width}}  {written}  {begins}".rstrip() + "\n" for id, written, begins in rows)
+    return "".join(
+        " ".join(f"{id:<{width}}  {written}  {begins}".splitlines()).rstrip() + "\n"
+        for id, written, begins in rows
+    )
 
 
 def _damage(info: SessionInfo) -> str:

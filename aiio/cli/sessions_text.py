@@ -38,14 +38,20 @@ def text_of(entry: Any) -> str:
 
 def _heading(entry: Any) -> str:
     if not is_message(entry):
-        return f"record {entry['type']}"
+        return _one_line(f"record {entry['type']}")
     speaker = _SPEAKERS.get(entry["type"], f"message of type {entry['type']}")
     if entry["type"] == MessageType.TOOL_RESULT:
-        return f"{speaker} {entry.get('name') or ''} {entry.get('call_id') or ''}".rstrip() + (
-            " (failed)" if entry.get("error") is True else ""
+        failed = " (failed)" if entry.get("error") is True else ""
+        return _one_line(
+            f"{speaker} {entry.get('name') or ''} {entry.get('call_id') or ''}".rstrip() + failed
         )
     error = error_text(entry)
-    return f"{speaker} (error: {error})" if error else speaker
+    return _one_line(f"{speaker} (error: {error})" if error else speaker)
+
+
+def _one_line(text: str) -> str:
+    """Return *text* on one line: nothing in it can pass for the heading of another message."""
+    return " ".join(text.splitlines())
 
 
 def _blocks(content: list[Any]) -> Iterator[str]:
@@ -59,7 +65,7 @@ def _blocks(content: list[Any]) -> Iterator[str]:
             case ContentType.TOOL_CALL:
                 arguments = block.get("arguments")
                 shown = arguments if isinstance(arguments, str) else compact_json(arguments)
-                yield f"(call) {block.get('name')} {block.get('call_id')} {shown}"
+                yield _one_line(f"(call) {block.get('name')} {block.get('call_id')} {shown}")
             case ContentType.IMAGE | ContentType.BINARY:
                 name = block.get("filename") or kind
                 size = len(str(block.get("content") or "")) * 3 // 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -15,6 +16,7 @@ from aiio.env.auth import Secret
 from aiio.env.credential_file import Keyring
 from aiio.env.env import Env
 from aiio.env.errors import ProviderError
+from aiio.providers import define_provider
 from tests.cli.printed import Printed
 
 CANARY = "sk-canary-0123456789abcdef"
@@ -77,6 +79,17 @@ async def test_a_credential_is_set_listed_and_removed(
         assert "no credential of groq is kept" in err
         assert "groq still has one in the environment variable GROQ_API_KEY" in err
         assert CANARY not in printed.text() + err
+
+
+async def test_the_dialect_makes_the_credential_of_what_was_typed(tmp_path: Path) -> None:
+    async def login(cls: Any, given: Any, access: Any) -> Any:
+        return {"type": "oauth", "access": f"{given}-exchanged"}
+
+    dialect = type("Own", (), {"login": classmethod(login)})
+    with Printed(tmp_path, {"providers": {"mine": {"provider": "own", "url": "http://h"}}}) as printed:
+        printed.env.register_provider(define_provider(dialect, name="own", dialect="chat"))
+        assert await set_auth(printed.session, "mine", CANARY) == 0
+        assert printed.env.credential("mine") == Secret(f"{CANARY}-exchanged")
 
 
 async def test_what_cannot_be_kept_is_said(tmp_path: Path) -> None:

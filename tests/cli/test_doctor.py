@@ -22,6 +22,7 @@ from aiio.cli.exits import CliFault
 from aiio.context.events import ErrorKind
 from aiio.env.env import Env
 from aiio.env.errors import ProviderError
+from aiio.providers import define_provider
 from tests.cli.printed import Printed
 from tests.cli.processes import answer
 from tests.serving import Authority, Exchange, Server, respond, serve, stall
@@ -152,6 +153,25 @@ async def test_a_dialect_without_a_list_is_asked_for_anything(
         checkup = await examine(env_of(server.url))
     assert checkup.trouble is None
     assert checkup.findings[7].outcome == "skipped"
+
+
+async def test_the_dialect_tries_the_connection_its_own_way() -> None:
+    async def test_connection(cls: Any, access: Any) -> Any:
+        found = await access.fetch_json(f"{access.url}/health")
+        if found != {"ok": True}:
+            raise KeyError("a bug")
+        return None
+
+    hook = {"test_connection": classmethod(test_connection)}
+    async with serve(respond(b'{"ok": true}', headers=JSON)) as server:
+        for answer, outcome in ((b'{"ok": true}', "ok"), (b"{}", "failed")):
+            server.script_next(respond(answer, headers=JSON))
+            env = env_of(server.url, policy={"provider": "own"})
+            env.register_provider(define_provider(type("Own", (), hook), name="own", dialect="chat"))
+            checkup = await examine(env)
+            assert (checkup.findings[6].step, checkup.findings[6].outcome) == ("http", outcome)
+    assert failed_at(checkup) == ("http", "provider", ErrorKind.PROVIDER)
+    assert "a bug" in checkup.verdict
 
 
 # --- before the network ---

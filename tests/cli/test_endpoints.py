@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from trio.testing import MockClock
 
 from aiio.cli.endpoints import endpoint_row, endpoints, table
 from aiio.env.env import Env
+from aiio.providers import define_provider
 from tests.cli.printed import Printed
 from tests.serving import respond, serve
 
@@ -42,7 +45,7 @@ async def test_every_endpoint_is_a_line_and_no_credential_is_shown(tmp_path: Pat
     assert CANARY not in printed.text()
 
 
-async def test_servers_that_run_here_are_told(tmp_path: Path) -> None:
+async def test_servers_that_run_here_are_told(tmp_path: Path, mock_clock: MockClock) -> None:
     body = b'{"models": [{"name": "m"}]}'
     async with serve(respond(body, headers={"content-type": "application/json"})) as server:
         settings = quiet(ollama=server.url, vllm="http://127.0.0.1:1")
@@ -54,6 +57,22 @@ async def test_servers_that_run_here_are_told(tmp_path: Path) -> None:
     assert rows["vllm"]["runs"] == "this machine"
     assert rows["llamacpp"]["runs"] == "remote"
     assert rows["azure"]["url"] is None
+
+
+async def test_a_server_nobody_configured_is_told_when_it_runs(tmp_path: Path) -> None:
+    async def detect_endpoints(cls: Any, search: Any) -> Any:
+        return {"box": {"url": "http://127.0.0.1:1/v1"}}
+
+    dialect = type("Own", (), {"detect_endpoints": classmethod(detect_endpoints)})
+    settings = quiet(hidden="http://127.0.0.1:1")
+    settings["providers"]["hidden"]["secret"] = True  # type: ignore[assignment]
+    with Printed(tmp_path, settings) as printed:
+        printed.env.register_provider(define_provider(dialect, name="own", dialect="chat"))
+        await endpoints(printed.session, printed.out, json_lines=True)
+        await printed.env.aclose()
+    rows = {row["endpoint"]: row for row in printed.rows()}
+    assert (rows["box"]["dialect"], rows["box"]["runs"]) == ("own", "this machine, running")
+    assert "hidden" not in rows
 
 
 def test_an_endpoint_that_names_no_variable_lacks_something_all_the_same() -> None:

@@ -22,6 +22,7 @@ from tests.cli.processes import (
     delta,
     end_of,
     environment,
+    forked,
     set_event,
     start,
 )
@@ -61,9 +62,12 @@ async def test_ask_streams_and_nothing_but_the_answer_is_on_stdout() -> None:
         ([head(), chunk(b"data: {nonsense\n\n"), stall()], 5, "check that the address"),
     ],
 )
-async def test_ask_ends_with_the_code_of_its_failure(steps: list[Step], code: int, words: str) -> None:
+async def test_ask_ends_with_the_code_of_its_failure(
+    steps: list[Step], code: int, words: str, tmp_path: Path
+) -> None:
+    asked = ("ask", "x", "-m", MODEL, "--stuck-timeout", "300ms")
     async with serve(*steps) as server:
-        ended = await aiio("ask", "x", "-m", MODEL, "--stuck-timeout", "300ms", env=environment(server))
+        ended = await forked(tmp_path, *asked, env=environment(server))
     assert ended.code == code
     assert words in ended.err
     assert ended.err.count("\n") == 1
@@ -278,7 +282,8 @@ async def test_K1_the_key_is_in_nothing_that_is_written(scenario: str, tmp_path:
         ended: dict[str, Ended] = {}
 
         async def keep(command: str, *arguments: str) -> None:
-            ended[command] = await aiio(command, *arguments, *options, env=env)
+            (folder := tmp_path / command).mkdir()
+            ended[command] = await forked(folder, command, *arguments, *options, env=env)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(keep, "ask", "x", "--json")

@@ -20,6 +20,7 @@ from aiio.cli.session import Session
 from aiio.context.types import user_message
 from aiio.env.env import Env, open_env
 from aiio.env.errors import ErrorKind, ProviderError
+from aiio.scale import Timings
 from tests.io.scripted import HANG, MODEL, Pause, Refuse, Step, finish, say, scripted, scripts
 
 Line = dict[str, Any]
@@ -276,7 +277,7 @@ async def test_an_agent_that_crashes_is_a_line_too(
     def crash(self: Any, event: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(run_module._InFlight, "note_event", crash)
+    monkeypatch.setattr(Timings, "note_event", crash)
     bench.write("a")
     async with scripted(say("x"), finish()) as (env, _):
         assert await bench.run(env) == 5
