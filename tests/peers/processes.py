@@ -69,11 +69,12 @@ def start(*command: str | Path) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [*map(str, command)], cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    atexit.register(_end, process)
+    atexit.register(end, process)
     return process
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def end(process: subprocess.Popen[str]) -> None:
+    """End a server, kindly at first. Idempotent. Blocks for a moment."""
     process.terminate()
     try:
         process.wait(5)
@@ -122,3 +123,20 @@ def llmock() -> str:
         else:
             return url
     raise RuntimeError("llmock did not come up")
+
+
+HELD = ("01", "08")
+"""The kernel's numbers for sockets that their owner has not closed: established, and left by the peer."""
+
+
+def connections_at(port: int) -> int:
+    """Return how many connections the server that listens on *port* holds open, as the kernel says.
+
+    NotHereError: this kernel does not say.
+    """
+    try:
+        _, *rows = Path("/proc/net/tcp").read_text("ascii").splitlines()
+    except OSError as exc:
+        raise NotHereError("there is no /proc/net/tcp to count connections by") from exc
+    sockets = (row.split()[1:4] for row in rows)  # local address, remote address, state
+    return sum(local.endswith(f":{port:04X}") and state in HELD for local, _, state in sockets)
