@@ -129,8 +129,8 @@ async def test_C1_random_kills_over_tls_leave_nothing_behind(tls: TLS) -> None:
         peer(server, max_active=5, settings=tls.settings) as env,
     ):
         traces, seen = await Traces.before(server, env), {"killed": 0, "other": 0}
-        await churn(env, rng, 600, 8, seen)
-        assert seen["killed"] > 300
+        await churn(env, rng, 300, 8, seen)
+        assert seen["killed"] > 150
         await traces.check(server, env)
 
 
@@ -159,9 +159,9 @@ async def test_C1_limits_and_cancellation_leave_nothing_behind(patient_clock: Mo
                 ended.append(None)
 
         async with trio.open_nursery() as nursery:
-            for _ in range(300):
+            for _ in range(100):
                 nursery.start_soon(one_write)
-        assert len(ended) == 300
+        assert len(ended) == 100
         assert not any(isinstance(one, aiio.Done) for one in ended)
         await traces.check(server, env)
 
@@ -188,7 +188,7 @@ async def test_C1_a_kill_between_grant_and_wake_up_gives_the_slot_back(patient_c
 # --- C2: one limit, and waiting costs nothing -----------------------------------------------------
 
 
-@pytest.mark.parametrize(("count", "max_active"), [(300, None), (300, 300), (500, 500)])
+@pytest.mark.parametrize(("count", "max_active"), [(300, None), (500, 500)])
 async def test_C2_as_many_sockets_as_writes(many_files: None, count: int, max_active: int | None) -> None:
     async with serve() as server, peer(server, max_active=max_active) as env:
         arrived = trio.Event()

@@ -182,6 +182,8 @@ ARGUMENTS = json.dumps(
 ARGUMENTS += " " * (300 - len(ARGUMENTS.encode()))
 """300 bytes of JSON; the value is whole some bytes before the end."""
 WHOLE_AT = len(ARGUMENTS.rstrip())
+CUTS = sorted({*range(12), *range(0, len(ARGUMENTS), 7), *range(WHOLE_AT - 4, len(ARGUMENTS) + 1)})
+"""Where it is cut on the whole way through; at every byte it is in `tests/providers/test_chat_stream.py`."""
 
 
 def test_F3_the_example_is_what_it_says() -> None:
@@ -195,7 +197,7 @@ async def test_F3_arguments_cut_anywhere_stay_raw_and_are_not_callable(
 ) -> None:
     async with serve() as server, peer(server) as env:
         io = aiio.IO(env=env, model=MODEL)
-        for cut in range(len(ARGUMENTS) + 1):
+        for cut in CUTS:
             sent = ARGUMENTS[:cut]
             begun = events(call(id="c1", name="edit"), *([call(sent)] if sent else []))
             end = [drop()] if reason is None else [events(stop(reason), DONE), last_chunk()]
