@@ -10,10 +10,12 @@ figures move with the machine; the ratios are what has a goal.
     wires.py         the wires besides Chat Completions
     server.py        the process that sends it
     contenders.py    who reads it: module, requirements, virtual environment
-    reading.py       what all reading processes share: passes, CPU meter, the report
+    reading.py       what all reading processes share: passes, CPU meter, streams that are held, the report
+    lateness.py      a timer in the loop that reads
     read_*.py        one contender each
-    do_context.py    work without a server: appending, saving, estimating, listing
-    do_builder.py    the same: assembling prompts
+    do_*.py          work of another kind: context and builder, fleets and trees of runs, imports
+    do_instructions.py, in_memory.py  the path of an event under callgrind, without sockets
+    figures.py       what a row is made of: cells, figures of them, a goal
     rows.py          what is compared with what, and the goals
     measuring.py     the interleaved runs, checked to have received the same text
     report.py        the Markdown table and the JSON file

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .contenders import BenchError
+from .figures import Row
 from .measuring import measure
 from .report import as_json, cost_table, ratio_table, verdict
-from .rows import ROWS, Row
+from .rows import ROWS
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -60,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows = select(options.only)
         if options.quick:
             rows = [row.quick() for row in rows]
-        results = measure([cell for row in rows for cell in row.cells()], say)
+        results = measure([cell for row in rows for cell in row.cells()], say, quick=options.quick)
     except BenchError as exc:
         say(str(exc))
         return 1
@@ -72,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.json.write_text(text + "\n", encoding="utf-8")
     for fault in results.faults:
         say(f"could not be measured: {fault}")
-    missed = not options.quick and not all(verdict(row, results) for row in rows)
+    missed = not options.quick and any(verdict(row, results) is False for row in rows)
     return 1 if results.faults or missed else 0
 
 

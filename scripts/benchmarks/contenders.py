@@ -1,17 +1,19 @@
 """Who reads, or works without a server: module, requirements, and the virtual environment that holds them.
 
-aiio and the bare reader run on the interpreter that runs the bench. A third-party contender gets an
-environment of its own under `.bench/`, named after its requirements and made when it is first needed, so that
-versions can't disturb one another and a change of the requirements makes a new one.
+aiio and the bare reader run on the interpreter that runs the bench. Third-party contenders get environments
+of their own under `.bench/`, one for each set of requirements, named after it and made when it is first
+needed, so that other versions can't disturb and a change of the requirements makes a new one.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +34,28 @@ class Contender:
     """Below `scripts.benchmarks`."""
     requirements: tuple[str, ...] = ()
     """For pip, pinned; none: it runs on the bench's own interpreter."""
+    big: bool = False
+    """Its requirements take a minute to install."""
+    program: str | None = None
+    """A program that it needs, which is no Python package."""
 
+    def reason_to_skip(self, *, quick: bool) -> str | None:
+        """Tell why it is not to be measured; None: it is."""
+        if quick and self.big:
+            return "its environment takes too long for --quick"
+        if self.program is not None and shutil.which(self.program) is None:
+            return f"no {self.program}"
+        return None
+
+
+OFFICIAL = (
+    "openai[realtime]==3.57.0",
+    "websockets==15.0.1",
+    "anthropic==2.14.0",
+    "ollama==0.6.3",
+    "trio==0.35.0",
+)
+"""The official clients share an environment, which takes as long to make as that of one of them."""
 
 CONTENDERS = {
     contender.name: contender
@@ -42,13 +65,39 @@ CONTENDERS = {
         Contender(name="trio-websocket", module="read_trio_websocket"),
         Contender(name="builder", module="do_builder"),
         Contender(name="context", module="do_context"),
-        Contender(name="openai", module="read_openai", requirements=("openai==3.57.0", "trio==0.35.0")),
+        Contender(name="runs", module="do_runs"),
+        Contender(name="agents", module="do_agents"),
+        Contender(name="httpx", module="read_httpx"),
+        Contender(name="imports", module="do_imports"),
+        Contender(name="instructions", module="do_instructions", program="valgrind"),
+        Contender(name="openai", module="read_openai", requirements=OFFICIAL),
+        Contender(name="openai-websocket", module="read_openai_ws", requirements=OFFICIAL),
+        Contender(name="anthropic", module="read_anthropic", requirements=OFFICIAL),
+        Contender(name="ollama", module="read_ollama", requirements=OFFICIAL),
         Contender(
-            name="anthropic", module="read_anthropic", requirements=("anthropic==2.14.0", "trio==0.35.0")
+            name="pydantic-ai",
+            module="read_pydantic_ai",
+            requirements=("pydantic-ai-slim[openai]==2.68.0", "openai==3.57.0", "trio==0.35.0"),
+            big=True,
         ),
-        Contender(name="ollama", module="read_ollama", requirements=("ollama==0.6.3", "trio==0.35.0")),
+        Contender(
+            name="langchain",
+            module="read_langchain",
+            requirements=("langchain-openai==1.7.4", "openai==3.57.0", "trio==0.35.0"),
+            big=True,
+        ),
+        Contender(
+            name="litellm",
+            module="read_litellm",
+            requirements=("litellm==1.110.2", "openai==3.57.0", "trio==0.35.0"),
+            big=True,
+        ),
     )
 }
+
+
+_MAKING = threading.Lock()
+"""Held by who makes an environment; another thread may want the same one."""
 
 
 def interpreter(contender: Contender) -> Path:
@@ -60,18 +109,20 @@ def interpreter(contender: Contender) -> Path:
     if not contender.requirements:
         return Path(sys.executable)
     key = "\n".join((*contender.requirements, sys.version, sysconfig.get_platform()))
-    home = CACHE / f"{contender.name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+    name = re.split(r"[\[=]", contender.requirements[0])[0]
+    home = CACHE / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
     python = home / "bin" / "python"
     complete = home / "complete"
-    if not complete.exists():
-        shutil.rmtree(home, ignore_errors=True)
-        try:
-            _run([sys.executable, "-m", "venv", str(home)])
-            _run([str(python), "-m", "pip", "install", "--quiet", *contender.requirements])
-        except BenchError:
+    with _MAKING:
+        if not complete.exists():
             shutil.rmtree(home, ignore_errors=True)
-            raise
-        complete.write_text("\n".join(contender.requirements) + "\n", encoding="utf-8")
+            try:
+                _run([sys.executable, "-m", "venv", str(home)])
+                _run([str(python), "-m", "pip", "install", "--quiet", *contender.requirements])
+            except BenchError:
+                shutil.rmtree(home, ignore_errors=True)
+                raise
+            complete.write_text("\n".join(contender.requirements) + "\n", encoding="utf-8")
     return python
 
 

@@ -18,8 +18,11 @@ from .wires import Parts, anthropic_parts, ndjson_parts, ws_parts
 PIECES = (" the", " bird", " sings", ",", " über", " and", " 鳥", " goes", ".", "\n", ' "on"', " 🐦")
 """What models stream: short pieces, mostly ASCII, some that need an escape or several bytes."""
 
-WIRE = ("text", "arguments", "anthropic", "ndjson", "ws")
+WIRE = ("text", "arguments", "anthropic", "ndjson", "ws", "tls", "timed", "held", "killed")
 """Contents that the server sends."""
+
+HELD = ("held", "killed")
+"""Of these it sends the first write, and then nothing more."""
 
 LISTED = 50
 """Sessions that are listed."""
@@ -33,7 +36,9 @@ class Load:
 
     content: str = "text"
     """`"text"`, or `"arguments"`: the same pieces inside the arguments of one tool call; `"anthropic"`,
-    `"ndjson"`, `"ws"`: text on these wires. Any other names work that needs no server, see do_context.py."""
+    `"ndjson"`, `"ws"`: text on these wires. `"tls"`: text over TLS; `"timed"`: text, with a timer in the
+    reader's loop; `"held"`: the first piece, then silence until the reader is cancelled, `"killed"`: or ended
+    by its own means. Any other names work that needs no server, see do_context.py."""
     events: int = 20_000
     """Content frames a stream."""
     piece_bytes: int = 0
@@ -82,13 +87,16 @@ def pieces(load: Load) -> Iterator[str]:
 
 
 def stream_pieces(load: Load) -> Iterator[str]:
-    """Yield everything that one stream's reader gets to see, in order; of sessions, those listed."""
+    """Yield everything that one stream's reader gets to see, in order; of sessions, those listed; of imports,
+    the modules."""
     if load.content == "arguments":
         yield '{"text":"'
         yield from pieces(load)
         yield '"}'
     elif load.content == "sessions":
         yield from (f"Question {number}" for number in range(load.events, 0, -1)[:LISTED])
+    elif load.content.startswith("import"):
+        yield from load.content.split("+")[1:]
     else:
         yield from pieces(load)
 

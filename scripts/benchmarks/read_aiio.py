@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiio
 
-from .loads import parse_load
+from .loads import HELD, parse_load
 from .reading import Read, run_reader
 
 PROVIDERS = {"anthropic": "anthropic", "ndjson": "ollama", "ws": "openai_responses_ws"}
 """By the content of a load; Chat Completions for all others."""
+
+READING: set[aiio.IO] = set()
+"""Those with a request in flight, in all clients of this process."""
 
 
 @asynccontextmanager
@@ -22,9 +26,10 @@ async def open_client(url: str) -> AsyncIterator[Read]:
         content = parse_load(urlsplit(url).path).content
         env.register_endpoint("bench", provider=PROVIDERS.get(content, "openai_chat"), url=url)
 
-        async def read(started: Callable[[], None]) -> list[str]:
-            pieces: list[str] = []
+        async def read(pieces: list[str], started: Callable[[], None]) -> None:
             keep = pieces.append
+            errors: list[aiio.Error] = []
+            io = aiio.IO(env=env, model="bench/bench")
 
             def keep_text(event: aiio.TextDelta) -> None:
                 keep(event.text)
@@ -32,21 +37,38 @@ async def open_client(url: str) -> AsyncIterator[Read]:
             def keep_arguments(event: aiio.ToolCallDelta) -> None:
                 keep(event.arguments)
 
-            terminal = await aiio.IO(env=env, model="bench/bench").write(
-                [aiio.user_message("Go.")],
-                {
-                    "on_text_start": lambda event: started(),
-                    "on_tool_call_start": lambda event: started(),
-                    "on_text_delta": keep_text,
-                    "on_tool_call_delta": keep_arguments,
-                },
-            )
-            if terminal.type != "done":
+            callbacks: dict[str, Callable[[Any], object]] = {
+                "on_text_start": lambda event: started(),
+                "on_tool_call_start": lambda event: started(),
+                "on_text_delta": keep_text,
+                "on_tool_call_delta": keep_arguments,
+                "on_error": errors.append,
+            }
+            READING.add(io)
+            try:
+                terminal = await io.write([aiio.user_message("Go.")], callbacks)
+            finally:
+                READING.discard(io)
+                if content in HELD:  # what counts is the partial message
+                    pieces[:] = [text_of(error) for error in errors]
+            if terminal.type != "done" and content not in HELD:
                 raise RuntimeError(f"the write failed: {terminal}")
-            return pieces
 
         yield read
 
 
+def text_of(error: aiio.Error) -> str:
+    """Return what the partial message of a write that was stopped says."""
+    if not error.cancelled or error.message is None:
+        raise RuntimeError(f"not stopped with a partial message: {error}")
+    return "".join(block["text"] for block in error.message["content"])
+
+
+def kill_all() -> None:
+    """Kill every IO that reads."""
+    for io in list(READING):
+        io.kill_nowait()
+
+
 if __name__ == "__main__":
-    run_reader(open_client)
+    run_reader(open_client, kill=kill_all)

@@ -20,16 +20,15 @@ async def open_client(url: str) -> AsyncIterator[Read]:
     """Yield a function that streams one message from *url*."""
     async with anthropic.AsyncAnthropic(api_key="bench", base_url=url, max_retries=0) as client:
 
-        async def read(started: Callable[[], None]) -> list[str]:
-            pieces: list[str] = []
+        async def read(pieces: list[str], started: Callable[[], None]) -> None:
             stream = await client.messages.create(
                 model="bench", max_tokens=64, messages=[{"role": "user", "content": "Go."}], stream=True
             )
-            started()
             async for event in stream:
                 if event.type == "content_block_delta" and event.delta.type == "text_delta":
+                    if not pieces:
+                        started()
                     pieces.append(event.delta.text)
-            return pieces
 
         yield read
 

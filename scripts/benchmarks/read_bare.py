@@ -1,4 +1,4 @@
-"""The limit: a bare trio socket, the answer parsed by hand for exactly what the server sends.
+"""The limit: a bare trio socket, or trio.SSLStream on it, the answer parsed by hand for exactly what is sent.
 
 No checks that a real client owes its user, no events, no partial message, no limits: split off the head,
 unwrap the chunks, cut at the blank lines, decode into a typed Struct of the one field that matters, append.
@@ -6,8 +6,10 @@ unwrap the chunks, cut at the blank lines, decode into a typed Struct of the one
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,6 +18,9 @@ import trio
 from .reading import Read, run_reader
 
 READ_BYTES = 1 << 16
+
+Receive: TypeAlias = Callable[[int], Awaitable[bytes | bytearray]]
+"""Return what has come, at most so many bytes; none at the end."""
 
 
 class Delta(msgspec.Struct, gc=False):
@@ -63,22 +68,25 @@ def take(body: bytes, pieces: list[str]) -> bool:
     return False
 
 
-async def read_answer(sock: trio.socket.SocketType, started: Callable[[], None]) -> list[str]:
-    """Read one answer from *sock*."""
+async def read_answer(receive: Receive, pieces: list[str], started: Callable[[], None]) -> None:
+    """Read one answer by *receive*."""
     buffer = b""
     while b"\r\n\r\n" not in buffer:
-        buffer += await sock.recv(READ_BYTES)
+        buffer += await receive(READ_BYTES)
     head, _, buffer = buffer.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200 "):
         raise RuntimeError(f"unexpected answer: {head[:100]!r}")
-    pieces: list[str] = []
-    started()
+    begun = False
     while True:
         bodies: list[bytes] = []
         buffer = unchunk(buffer, bodies)
-        if bodies and take(b"".join(bodies), pieces):
-            return pieces
-        data = await sock.recv(READ_BYTES)
+        ended = bool(bodies) and take(b"".join(bodies), pieces)
+        if pieces and not begun:
+            begun = True
+            started()
+        if ended:
+            return
+        data = await receive(READ_BYTES)
         if not data:
             raise RuntimeError("the answer was cut")
         buffer += data
@@ -88,17 +96,23 @@ async def read_answer(sock: trio.socket.SocketType, started: Callable[[], None])
 async def open_client(url: str) -> AsyncIterator[Read]:
     """Yield a function that reads one stream from *url*."""
     parts = urlsplit(url)
+    context = ssl.create_default_context() if parts.scheme == "https" else None
     body = b'{"model":"bench","stream":true,"messages":[{"role":"user","content":"Go."}]}'
     request = (
         f"POST {parts.path}/chat/completions HTTP/1.1\r\nhost: {parts.netloc}\r\n"
         f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     ).encode() + body
 
-    async def read(started: Callable[[], None]) -> list[str]:
+    async def read(pieces: list[str], started: Callable[[], None]) -> None:
         with trio.socket.socket() as sock:
             await sock.connect((parts.hostname, parts.port))
-            await sock.send(request)
-            return await read_answer(sock, started)
+            if context is None:
+                await sock.send(request)
+                await read_answer(sock.recv, pieces, started)
+            else:
+                stream = trio.SSLStream(trio.SocketStream(sock), context, server_hostname=parts.hostname)
+                await stream.send_all(request)
+                await read_answer(stream.receive_some, pieces, started)
 
     yield read
 

@@ -20,17 +20,13 @@ async def open_client(url: str) -> AsyncIterator[Read]:
     """Yield a function that streams one answer from *url*."""
     client = ollama.AsyncClient(host=url, trust_env=False)
 
-    async def read(started: Callable[[], None]) -> list[str]:
-        pieces: list[str] = []
+    async def read(pieces: list[str], started: Callable[[], None]) -> None:
         chunks = await client.chat(model="bench", messages=[{"role": "user", "content": "Go."}], stream=True)
-        begun = False
         async for chunk in chunks:
-            if not begun:
-                begun = True
-                started()
             if text := chunk.message.content:
+                if not pieces:
+                    started()
                 pieces.append(text)
-        return pieces
 
     yield read
 

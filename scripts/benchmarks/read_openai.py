@@ -20,16 +20,15 @@ async def open_client(url: str) -> AsyncIterator[Read]:
     """Yield a function that streams one completion from *url*."""
     async with openai.AsyncOpenAI(api_key="bench", base_url=url, max_retries=0) as client:
 
-        async def read(started: Callable[[], None]) -> list[str]:
-            pieces: list[str] = []
+        async def read(pieces: list[str], started: Callable[[], None]) -> None:
             stream = await client.chat.completions.create(
                 model="bench", messages=[{"role": "user", "content": "Go."}], stream=True
             )
-            started()
             async for chunk in stream:
                 if chunk.choices and (text := chunk.choices[0].delta.content):
+                    if not pieces:
+                        started()
                     pieces.append(text)
-            return pieces
 
         yield read
 

@@ -26,8 +26,7 @@ async def open_client(url: str) -> AsyncIterator[Read]:
     """Yield a function that reads one stream from *url*."""
     address = f"{url.replace('http', 'ws', 1)}/responses"
 
-    async def read(started: Callable[[], None]) -> list[str]:
-        pieces: list[str] = []
+    async def read(pieces: list[str], started: Callable[[], None]) -> None:
         async with trio_websocket.open_websocket_url(address, max_message_size=64 << 20) as socket:
             await socket.send_message('{"type":"response.create","model":"bench"}')
             while True:
@@ -37,7 +36,7 @@ async def open_client(url: str) -> AsyncIterator[Read]:
                         started()
                     pieces.append(event.delta)
                 elif event.type == "response.completed":
-                    return pieces
+                    return
 
     yield read
 

@@ -8,13 +8,22 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .loads import WIRE, Load
+from .figures import Row
+from .loads import HELD, WIRE, Load
 from .measuring import Results
-from .rows import Row
+
+WIRES = {
+    "anthropic": "Anthropic text",
+    "ndjson": "NDJSON text",
+    "ws": "WebSocket text",
+    "tls": "chat text over TLS",
+    "timed": "chat text beside a timer",
+}
+"""How loads are described, by their content; the others are chat."""
 
 
 def verdict(row: Row, results: Results) -> bool | None:
-    """Tell whether *row* reaches its goal; None: it could not be measured."""
+    """Tell whether *row* reaches its goal, if it has one; None: it was not measured."""
     value = results.value(row.ratio)
     return None if value is None else row.met(value)
 
@@ -25,14 +34,23 @@ def ratio_table(rows: Sequence[Row], results: Results, *, quick: bool) -> str:
     for row in rows:
         met = verdict(row, results)
         if met is None:
-            ok = "could not be measured"
+            ok = _why_not(row, results)
         elif quick:
             ok = "it runs"
+        elif row.goal is None:
+            ok = "-"
         else:
             ok = "yes" if met else "NO"
-        goal = f"{'≥' if row.at_least else '≤'} {row.goal:g} ({row.issue})"
+        goal = f"{row.bound} ({row.issue})"
         lines.append((row.what, _measured(row, results), goal, ok))
     return _table(("what", "measured", "goal", "ok"), lines)
+
+
+def _why_not(row: Row, results: Results) -> str:
+    reasons = {results[cell].skipped for cell in row.cells()} - {None}
+    if reasons and not any(results[cell].fault for cell in row.cells()):
+        return f"skipped: {', '.join(sorted(filter(None, reasons)))}"
+    return "could not be measured"
 
 
 def _measured(row: Row, results: Results) -> str:
@@ -48,7 +66,7 @@ def cost_table(results: Results) -> str:
     """Return the table of what each contender cost."""
     lines = []
     for measured in results.by_cell.values():
-        if measured.fault is None:
+        if measured.cpu_s and measured.fault is None:
             costs = measured.per_event
             spread = f"{min(costs):.2f} to {max(costs):.2f}"
             median = f"{statistics.median(costs):.2f}"
@@ -63,11 +81,11 @@ def _describe(load: Load) -> str:
         return f"{load.content}: {load.events:,}"
     size = f" of {load.piece_bytes / (1 << 20):g} MiB" if load.piece_bytes else ""
     streams = f"{load.streams} streams x " if load.streams > 1 else ""
+    if load.content in HELD:
+        return f"chat text, {load.streams} streams {load.content} after the first piece"
     pace = f"one a {load.period_ms} ms" if load.period_ms else f"{load.batch} a write"
     frames = "1 frame" if load.events == 1 else f"{load.events:,} frames"
-    wire = {"anthropic": "Anthropic text", "ndjson": "NDJSON text", "ws": "WebSocket text"}.get(
-        load.content, f"chat {load.content}"
-    )
+    wire = WIRES.get(load.content, f"chat {load.content}")
     return f"{wire}, {streams}{frames}{size}, {pace}"
 
 
@@ -103,7 +121,10 @@ def as_json(rows: Sequence[Row], results: Results, *, quick: bool) -> dict[str, 
                 "load": measured.cell.load.path,
                 "events": measured.cell.load.total_events,
                 "cpu_s": measured.cpu_s,
+                "figures": measured.figures,
+                "wall_s": measured.wall_s,
                 "fault": measured.fault,
+                "skipped": measured.skipped,
             }
             for measured in results.by_cell.values()
         ],

@@ -2,97 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from .figures import Cell, Ratio, Row, Seconds, Told
 from .loads import Load
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """One contender on one load."""
-
-    contender: str
-    load: Load
-    rounds: int = 7
-    """Processes started, interleaved with everything else that is measured."""
-    passes: int = 5
-    """Measured readings in each process."""
-
-    def quick(self) -> Cell:
-        """Return the same cell small enough to show only that it runs."""
-        load = self.load
-        small = replace(
-            load,
-            events=min(load.events, 64),
-            piece_bytes=min(load.piece_bytes, 1 << 16),
-            streams=min(load.streams, 4),
-        )
-        return replace(self, load=small, rounds=1, passes=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ratio:
-    """CPU of one cell over CPU of another."""
-
-    top: Cell
-    bottom: Cell
-    per_event: bool = True
-    """Compare CPU per event; False: of the whole load, where the size of the load is the question."""
-
-    def cells(self) -> list[Cell]:
-        """Return the cells that it needs."""
-        return [self.top, self.bottom]
-
-    def quick(self) -> Ratio:
-        """Return the ratio of the small cells."""
-        return replace(self, top=self.top.quick(), bottom=self.bottom.quick())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seconds:
-    """Seconds on the clock for one cell, where an absolute goal is set."""
-
-    cell: Cell
-
-    def cells(self) -> list[Cell]:
-        """Return the cells that it needs."""
-        return [self.cell]
-
-    def quick(self) -> Seconds:
-        """Return the seconds of the small cell."""
-        return replace(self, cell=self.cell.quick())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One line of the table."""
-
-    name: str
-    """For `--only`."""
-    what: str
-    ratio: Ratio | Seconds
-    goal: float
-    at_least: bool = False
-    """The goal is a lower bound; else an upper one."""
-    issue: str
-    """Which piece of work has to show it."""
-    bracket: Ratio | None = None
-    """A second regime, printed in brackets, without a goal."""
-
-    def met(self, measured: float) -> bool:
-        """Tell whether *measured* reaches the goal."""
-        return measured >= self.goal if self.at_least else measured <= self.goal
-
-    def cells(self) -> list[Cell]:
-        """Return every cell that the row needs."""
-        figures = [self.ratio] if self.bracket is None else [self.ratio, self.bracket]
-        return [cell for figure in figures for cell in figure.cells()]
-
-    def quick(self) -> Row:
-        """Return the row over small cells."""
-        bracket = None if self.bracket is None else self.bracket.quick()
-        return replace(self, ratio=self.ratio.quick(), bracket=bracket)
-
 
 BURST = Load()
 BURST_SINGLE = Load(batch=1)
@@ -100,23 +13,45 @@ PACED = Load(events=300, batch=1, streams=100, period_ms=20)
 HUGE_FRAME = Load(events=1, piece_bytes=8 << 20, batch=1)
 ARGUMENTS = Load(content="arguments", events=20_000)
 ANTHROPIC = Load(content="anthropic")
+TLS = Load(content="tls")
+HELD = Load(content="held", events=1, streams=1000)
+TIMED = replace(PACED, content="timed")
+FIRST = Load(events=1)
+MANY = Load(events=200, streams=1000)
+COUNTED = Cell(contender="instructions", load=Load(events=500), rounds=1, passes=1)
 NDJSON = Load(content="ndjson")
 WEBSOCKET = Load(content="ws")
+CONTEXTS = Cell(contender="runs", load=Load(content="contexts", events=10_000), rounds=3, passes=1)
 FRAGMENTS = Cell(contender="builder", load=Load(content="fragments", events=1_000), rounds=5, passes=1)
 
 
-def _against(load: Load, other: str, *, passes: int = 5) -> Ratio:
+def _against(load: Load, other: str, *, passes: int = 5, of: str | None = None) -> Ratio:
     return Ratio(
         top=Cell(contender="aiio", load=load, passes=passes),
         bottom=Cell(contender=other, load=load, passes=passes),
+        of=of,
     )
 
 
-def _sdk(contender: str, load: Load) -> Ratio:
+def _sdk(contender: str, load: Load, *, passes: int = 2) -> Ratio:
     """Return how many times more *contender* needs than aiio does."""
     return Ratio(
-        top=Cell(contender=contender, load=load, rounds=3, passes=2), bottom=Cell(contender="aiio", load=load)
+        top=Cell(contender=contender, load=load, rounds=3, passes=passes),
+        bottom=Cell(contender="aiio", load=load),
     )
+
+
+def _held(content: str, other: str, of: str | None = None) -> Ratio:
+    """Return what aiio needs to hold or to stop the same streams, over what *other* needs."""
+    return Ratio(
+        top=Cell(contender="aiio", load=replace(HELD, content=content), rounds=5, passes=1),
+        bottom=Cell(contender=other, load=HELD, rounds=5, passes=1),
+        of=of,
+    )
+
+
+def _imports(*modules: str) -> Cell:
+    return Cell(contender="imports", load=Load(content="+".join(("import", *modules)), events=1))
 
 
 def _growth(small: Load, large: Load) -> Ratio:
@@ -135,6 +70,10 @@ BLOCKS = Load(content="blocks", events=10_000, piece_bytes=450)
 BLOCKS_AGAIN = replace(BLOCKS, content="blocks-again")
 SESSIONS = Load(content="sessions", events=10_000)
 
+AGENTS = Cell(
+    contender="agents", load=Load(events=5, batch=1, streams=1000, period_ms=3000), rounds=3, passes=1
+)
+
 
 def _work(load: Load) -> Cell:
     """Return a cell of work without a server: one pass a process; a second would be cheaper."""
@@ -151,24 +90,24 @@ ROWS = (
         what="chat SSE burst, CPU per event, aiio / bare trio (one frame a write)",
         ratio=_against(BURST, "bare"),
         bracket=_against(BURST_SINGLE, "bare"),
-        goal=1.6,
-        issue="main job",
+        goal=1.25,
+        issue="speed",
     ),
     Row(
         name="anthropic",
         what="Anthropic SSE burst, CPU per event, official SDK on trio / aiio",
         ratio=_sdk("anthropic", ANTHROPIC),
-        goal=10,
+        goal=12,
         at_least=True,
-        issue="dialects",
+        issue="speed",
     ),
     Row(
         name="ndjson",
         what="NDJSON burst, CPU per event, official client on trio / aiio",
         ratio=_sdk("ollama", NDJSON),
-        goal=10,
+        goal=15,
         at_least=True,
-        issue="dialects",
+        issue="speed",
     ),
     Row(
         name="websocket",
@@ -178,22 +117,142 @@ ROWS = (
         issue="websocket",
     ),
     Row(
+        name="websocket-sdk",
+        what="WebSocket burst, CPU per event, official client on asyncio / aiio",
+        ratio=_sdk("openai-websocket", WEBSOCKET),
+        goal=2.5,
+        at_least=True,
+        issue="websocket",
+    ),
+    Row(
         name="paced",
         what="chat SSE paced, 100 streams at 50 chunks/s, CPU per event, aiio / bare trio",
         ratio=_against(PACED, "bare", passes=1),
-        goal=1.5,
-        issue="main job",
+        goal=1.25,
+        issue="speed",
     ),
     Row(
         name="sdk",
         what="chat SSE burst, CPU per event, official SDK on trio / aiio",
-        ratio=Ratio(
-            top=Cell(contender="openai", load=BURST, rounds=3, passes=1),
-            bottom=Cell(contender="aiio", load=BURST),
-        ),
-        goal=25,
+        ratio=_sdk("openai", BURST, passes=1),
+        goal=35,
         at_least=True,
-        issue="main job",
+        issue="speed",
+    ),
+    Row(
+        name="pydantic-ai",
+        what="chat SSE burst, CPU per event, pydantic-ai direct stream on trio / aiio",
+        ratio=_sdk("pydantic-ai", BURST, passes=1),
+        goal=50,
+        at_least=True,
+        issue="speed",
+    ),
+    Row(
+        name="langchain",
+        what="the same, langchain-openai on asyncio / aiio",
+        ratio=_sdk("langchain", BURST, passes=1),
+        goal=None,
+        issue="speed",
+    ),
+    Row(
+        name="litellm",
+        what="the same, litellm on asyncio / aiio",
+        ratio=_sdk("litellm", BURST, passes=1),
+        goal=None,
+        issue="speed",
+    ),
+    Row(
+        name="tls",
+        what="chat SSE burst over TLS, CPU per event, aiio / bare trio on SSLStream (one frame a write)",
+        ratio=_against(TLS, "bare"),
+        bracket=_against(replace(TLS, batch=1), "bare"),
+        goal=1,
+        issue="speed",
+    ),
+    Row(
+        name="lateness",
+        what="chat SSE paced, p99 lateness of a 5 ms timer in the loop, aiio / bare trio (on the clock)",
+        ratio=_against(TIMED, "bare", passes=1, of="late_p99_ms"),
+        bracket=_against(TIMED, "bare", passes=1, of="clock_late_p99_ms"),
+        goal=1.5,
+        issue="speed",
+    ),
+    Row(
+        name="first-event",
+        what="time to the first event on a cold connection, aiio / official SDK on trio (/ bare trio)",
+        ratio=_against(FIRST, "openai", passes=100, of="first_event_ms"),
+        bracket=_against(FIRST, "bare", passes=100, of="first_event_ms"),
+        goal=0.4,
+        issue="speed",
+    ),
+    Row(
+        name="many",
+        what="1,000 streams x 200 frames, CPU, aiio / bare trio (CPU to start 1,000 requests)",
+        ratio=_against(MANY, "bare", passes=2),
+        bracket=_held("held", "bare", of="start_cpu_ms"),
+        goal=1.3,
+        issue="speed",
+    ),
+    Row(
+        name="start",
+        what="CPU to start 1,000 requests, aiio / stock httpx (/ official SDK on trio)",
+        ratio=_held("held", "httpx", of="start_cpu_ms"),
+        bracket=_held("held", "openai", of="start_cpu_ms"),
+        goal=0.25,
+        issue="speed",
+    ),
+    Row(
+        name="silent",
+        what="memory of each of 1,000 silent streams, aiio / official SDK on trio",
+        ratio=_held("held", "openai", of="kb_per_stream"),
+        goal=0.5,
+        issue="speed",
+    ),
+    Row(
+        name="silent-kb",
+        what="the same, kB with aiio",
+        ratio=Told(cell=_held("held", "openai").top, name="kb_per_stream"),
+        goal=24,
+        issue="speed",
+    ),
+    Row(
+        name="cancel",
+        what="1,000 silent streams cancelled from outside, CPU, aiio / official SDK on trio (on the clock)",
+        ratio=_held("held", "openai"),
+        bracket=_held("held", "openai", of="stop_ms"),
+        goal=0.5,
+        issue="speed",
+    ),
+    Row(
+        name="kill",
+        what="1,000 silent streams killed, CPU, aiio / official SDK on trio, cancelled (on the clock)",
+        ratio=_held("killed", "openai"),
+        bracket=_held("killed", "openai", of="stop_ms"),
+        goal=0.5,
+        issue="speed",
+    ),
+    Row(
+        name="import",
+        what="CPU to import aiio / trio, httpx and structlog together",
+        ratio=Ratio(top=_imports("aiio"), bottom=_imports("trio", "httpx", "structlog")),
+        goal=1.25,
+        issue="speed",
+    ),
+    Row(
+        name="instructions",
+        what="instructions an event by callgrind, in memory, aiio (one frame a piece)",
+        ratio=Told(cell=COUNTED, name="aiio_whole"),
+        bracket=Told(cell=COUNTED, name="aiio_single"),
+        goal=None,
+        issue="speed",
+    ),
+    Row(
+        name="instructions-bare",
+        what="the same, the bare parser",
+        ratio=Told(cell=COUNTED, name="bare_whole"),
+        bracket=Told(cell=COUNTED, name="bare_single"),
+        goal=None,
+        issue="speed",
     ),
     Row(
         name="growth-chunks",
@@ -269,5 +328,26 @@ ROWS = (
         ),
         goal=2.3,
         issue="builder",
+    ),
+    Row(
+        name="agents-delay",
+        what="1,000 agents under one nursery, a chunk each 3 s: milliseconds that a timer is late, p99",
+        ratio=Told(cell=AGENTS, name="late_p99_ms"),
+        goal=100,
+        issue="agents",
+    ),
+    Row(
+        name="agents-memory",
+        what="the same: kB that an agent weighs while its request is in flight",
+        ratio=Told(cell=AGENTS, name="kb_per_agent"),
+        goal=48,
+        issue="agents",
+    ),
+    Row(
+        name="runs-memory",
+        what="10,000 contexts of a run in one tree, each with a step that waits: bytes that one weighs",
+        ratio=Told(cell=CONTEXTS, name="bytes_per_context"),
+        goal=16_384,
+        issue="runs",
     ),
 )

@@ -1,8 +1,9 @@
-"""The loopback server: `python -m scripts.benchmarks.server`, in its own process.
+"""The loopback server: `python -m scripts.benchmarks.server CERTIFICATE`, in its own process.
 
 Plain blocking sockets, a thread a connection, and everything rendered before the first byte goes out, so
-that it is never the slower side: sending a write is one system call. It prints its port on one line and
-lives until its standard input ends, so that it can't outlive whoever started it.
+that it is never the slower side: sending a write is one system call. To who begins with a handshake it
+speaks TLS. It prints its port on one line and lives until its standard input ends, so that it can't outlive
+whoever started it.
 
 A load with a period is sent by one thread for all its streams. It starts when every stream has got its
 first frames, and keeps to its own timetable whether the readers keep up or not, as providers do; what a
@@ -14,11 +15,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import socket
+import ssl
 import sys
 import threading
 import time
 
-from .loads import Load, parse_load, wire_writes
+from .loads import HELD, Load, parse_load, wire_writes
 
 HEAD_START = 0.3
 """Seconds between the last stream's first frames and the first paced write: readers come to rest."""
@@ -26,11 +28,17 @@ HEAD_START = 0.3
 PATIENCE = 60.0
 """Seconds a reader may take nothing before its connection is given up."""
 
+TLS_HANDSHAKE = b"\x16"
+"""How a connection over TLS begins."""
+
 
 class Server:
     """Accepts on a free loopback port; streams of a paced load wait here for one another."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: str) -> None:
+        """*certificate*: a PEM file with the key, the certificate and what vouches for it."""
+        self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._tls.load_cert_chain(certificate)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
         self.port: int = self._listener.getsockname()[1]
         self._lock = threading.Lock()
@@ -47,12 +55,19 @@ class Server:
         try:
             sock.settimeout(PATIENCE)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if sock.recv(1, socket.MSG_PEEK) == TLS_HANDSHAKE:
+                sock = self._tls.wrap_socket(sock, server_side=True)
             target, key = read_request(sock)
             load = parse_load(target)
             opening, *others = wire_writes(load)
             if key:
-                opening = acceptance(key) + opening
+                sock.sendall(acceptance(key))
+                _receive(sock)  # the request; a client that saw the closing frame before could not send it
             sock.sendall(opening)
+            if load.content in HELD:
+                sock.settimeout(None)
+                sock.recv(1)  # until the reader leaves
+                others = []
             if load.period_ms:
                 self._join(load, sock)
                 return
@@ -132,7 +147,7 @@ def pace(load: Load, group: list[socket.socket]) -> None:
 
 def main() -> None:
     """Serve until standard input ends."""
-    server = Server()
+    server = Server(sys.argv[1])
     threading.Thread(target=server.serve, daemon=True).start()
     print(server.port, flush=True)
     sys.stdin.read()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,10 +13,12 @@ import msgspec
 import pytest
 from wsproto.frame_protocol import FrameProtocol
 
+import aiio
 from scripts.benchmarks import __main__ as command
-from scripts.benchmarks import contenders, measuring
+from scripts.benchmarks import contenders, do_imports, do_instructions, in_memory, measuring, read_aiio
 from scripts.benchmarks.contenders import BenchError, Contender
 from scripts.benchmarks.do_context import WORK
+from scripts.benchmarks.figures import Cell, Ratio, Row, Seconds
 from scripts.benchmarks.loads import (
     WIRE,
     Load,
@@ -26,11 +29,11 @@ from scripts.benchmarks.loads import (
     text_digest,
     wire_writes,
 )
-from scripts.benchmarks.measuring import Results, loopback_server, measure, read
+from scripts.benchmarks.measuring import Loopback, Results, loopback_server, measure, read
 from scripts.benchmarks.read_bare import take, unchunk
 from scripts.benchmarks.reading import Meter
 from scripts.benchmarks.report import as_json, cost_table, ratio_table, verdict
-from scripts.benchmarks.rows import ROWS, Cell, Ratio, Row, Seconds
+from scripts.benchmarks.rows import ROWS
 
 SMALL = Load(events=70, batch=16)
 CELL = Cell(contender="bare", load=SMALL, rounds=2, passes=1)
@@ -192,15 +195,138 @@ def test_the_bare_reader_is_measured_against_the_real_server() -> None:
     assert len(results[paced].cpu_s) == 1
 
 
-@pytest.mark.parametrize("content", ["text", "arguments", "anthropic", "ndjson"])
-def test_the_aiio_reader_receives_what_was_sent(content: str) -> None:
+def test_the_aiio_reader_receives_what_was_sent() -> None:
+    paced = Load(events=3, batch=1, streams=3, period_ms=1)
     cells = [
-        Cell(contender="aiio", load=Load(content=content, events=30), rounds=1, passes=2),
-        Cell(
-            contender="aiio", load=Load(content=content, events=3, batch=1, streams=3, period_ms=1), rounds=1
-        ),
+        Cell(contender="aiio", load=replace(load, content=content), rounds=1, passes=2)
+        for content in ("text", "arguments", "anthropic", "ndjson")
+        for load in (Load(events=30), paced)
     ]
-    assert measure(cells, lambda text: None).faults == []
+    results = measure(cells, lambda text: None)
+    assert results.faults == []
+    assert all(results[cell].cpu_s for cell in cells)
+
+
+def test_readers_over_tls_trust_the_server_of_this_run() -> None:
+    cells = [
+        Cell(contender=contender, load=Load(content="tls", events=30), rounds=1, passes=1)
+        for contender in ("aiio", "bare")
+    ]
+    results = measure(cells, lambda text: None)
+    assert results.faults == []
+    with loopback_server() as server:
+        distrusted = replace(server, ca_file=os.devnull)
+        with pytest.raises(BenchError, match="_do_handshake"):
+            read(distrusted, cells[1])
+
+
+def test_held_streams_are_stopped_with_their_partial_text() -> None:
+    held = Load(content="held", events=1, streams=3)
+    cells = [
+        Cell(contender=contender, load=replace(held, content=content), rounds=1, passes=1)
+        for contender, content in (("aiio", "held"), ("aiio", "killed"), ("httpx", "held"))
+    ]
+    results = measure(cells, lambda text: None)
+    assert results.faults == []
+    assert all(results[cell].told("start_cpu_ms") > 0 < results[cell].told("stop_ms") for cell in cells)
+    assert all("kb_per_stream" in results[cell].figures for cell in cells)
+
+
+def test_a_partial_message_that_is_missing_is_a_fault() -> None:
+    with pytest.raises(RuntimeError, match="not stopped with a partial message"):
+        read_aiio.text_of(aiio.Error(error="killed", cancelled=True))
+    with pytest.raises(RuntimeError, match="not stopped with a partial message"):
+        read_aiio.text_of(aiio.Error(error="cut", message=aiio.assistant_message([aiio.text_content("x")])))
+
+
+def test_a_timer_ticks_in_the_loop_that_reads() -> None:
+    timed = Load(content="timed", events=10, batch=1, streams=2, period_ms=10)
+    cell = Cell(contender="bare", load=timed, rounds=1, passes=1)
+    results = measure([cell], lambda text: None)
+    assert results.faults == []
+    assert 0 <= results[cell].told("late_p99_ms") <= results[cell].told("clock_late_p99_ms")
+
+
+def test_the_first_event_of_each_pass_is_timed() -> None:
+    results = measure([replace(CELL, rounds=1, passes=3)], lambda text: None)
+    assert 0 < results[CELL].told("first_event_ms") <= 1000 * max(results[CELL].wall_s) * 3
+
+
+def test_imports_are_measured_where_nothing_is_imported_yet() -> None:
+    load = Load(content="import+json+trio", events=1)
+    cell = Cell(contender="imports", load=load, rounds=1, passes=1)
+    results = measure([cell], lambda text: None)
+    assert results.faults == []
+    assert results[cell].median > 0
+    with pytest.raises(subprocess.CalledProcessError):
+        do_imports.import_once(["sys"])  # is there already
+
+
+async def test_what_is_counted_reads_the_same_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_memory, "start_counting", lambda: None)
+    do_instructions.prepare(SMALL, tmp_path)
+    digests = await in_memory.read_all(in_memory.load_answers(tmp_path))
+    assert len(digests) == 2 * 2 * 2
+    for name, digest in digests.items():
+        factor = int(name[-1])
+        assert digest == expected_digest(replace(SMALL, events=factor * SMALL.events))
+    single = in_memory.load_answers(tmp_path)["single-1"]
+    with pytest.raises(RuntimeError, match="the answer was cut"):
+        in_memory.read_bare(single[:-1])
+
+
+def test_every_second_dump_is_a_reading(tmp_path: Path) -> None:
+    for number in range(1, 5):
+        (tmp_path / f"counts.{number}").write_text(f"summary: 0\ntotals: {number * 100}\n")
+    assert do_instructions.totals(f"{tmp_path}/counts", ["a", "b"]) == {"a": 200, "b": 400}
+
+
+def test_a_dump_without_totals_is_told(tmp_path: Path) -> None:
+    dump = tmp_path / "counts.1"
+    dump.write_text("version: 1\n")
+    with pytest.raises(RuntimeError, match=r"counts.1 has no totals"):
+        do_instructions.total(dump)
+
+
+def test_what_cannot_be_here_is_skipped_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(contenders.CONTENDERS, "bare", Contender(name="bare", module="x", program="no-such"))
+    results = measure([CELL], lambda text: None)
+    assert results.faults == []
+    assert verdict(ROW, results) is None
+    assert "| - (-) | ≤ 1.5 (test) | skipped: no no-such |" in ratio_table([ROW], results, quick=False)
+    assert cost_table(results).count("\n") == 1
+    assert as_json([ROW], results, quick=False)["cells"][0]["skipped"] == "no no-such"
+    results[CELL].fault = "it fell over"
+    assert "could not be measured" in ratio_table([ROW], results, quick=False)
+
+
+def test_big_environments_are_not_made_for_a_quick_run() -> None:
+    big = Contender(name="peer", module="read_peer", requirements=("peer==1",), big=True)
+    assert big.reason_to_skip(quick=True) == "its environment takes too long for --quick"
+    assert big.reason_to_skip(quick=False) is None
+
+
+def test_a_row_without_a_goal_is_shown_and_never_missed() -> None:
+    results = measured(CELL, 0.001)
+    row = replace(ROW, goal=None)
+    assert verdict(row, results) is True
+    assert "| none (test) | - |" in ratio_table([row], results, quick=False)
+
+
+def test_a_ratio_may_be_of_what_the_processes_report() -> None:
+    other = replace(CELL, contender="aiio")
+    results = Results([CELL, other])
+    results[CELL].figures, results[other].figures = {"kb": [8.0, 90.0, 2.0]}, {"kb": [2.0]}
+    ratio = Ratio(top=CELL, bottom=other, of="kb")
+    assert results.value(ratio) == 4
+    assert ratio.quick().of == "kb"
+
+
+def test_held_loads_and_tls_are_described() -> None:
+    held = replace(CELL, load=Load(content="held", events=1, streams=1000))
+    assert "| chat text, 1000 streams held after the first piece |" in cost_table(measured(held, 1.0))
+    tls = replace(CELL, load=Load(content="tls", events=300))
+    assert "| chat text over TLS, 300 frames, 64 a write |" in cost_table(measured(tls, 1.0))
 
 
 def test_work_without_a_server_is_checked_as_readers_are() -> None:
@@ -248,7 +374,7 @@ def test_another_text_than_was_sent_is_a_fault(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_reader_that_fails_is_a_fault_that_says_why() -> None:
     with pytest.raises(BenchError, match=r"(?s)exit code 1.*ConnectionRefusedError"):
-        read("http://127.0.0.1:9", CELL)
+        read(Loopback(url="http://127.0.0.1:9", ca_file=""), CELL)
 
 
 def test_a_reader_that_hangs_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
