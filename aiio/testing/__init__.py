@@ -4,6 +4,8 @@
     mock_server               a provider on loopback, in five dialects, by script or recording
     fault_proxy               breaks connections at an exact byte
     record                    real traffic to a recording
+    checkpoint_store_conformance
+                              the rules of a checkpoint store, for one of your own
     pytest_plugin             the same as fixtures
 
 Scripts are made of `say, think, call, pause, head, ping, raw, finish, fail, hang`, faults of `latency,
@@ -18,6 +20,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .checkpoint_stores import checkpoint_store_conformance
     from .faults import (
         Fault,
         FaultKind,
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from .steps import Script, Step, call, fail, finish, hang, head, pause, ping, raw, say, think
 
 _HOMES = {
+    "checkpoint_stores": ["checkpoint_store_conformance"],
     "faults": [
         "Fault",
         "FaultKind",
@@ -91,6 +95,7 @@ __all__ = [
     "Step",
     "add_script",
     "call",
+    "checkpoint_store_conformance",
     "eof",
     "fail",
     "fault_proxy",

@@ -8,8 +8,8 @@
 
 Which dialect a request speaks is told by its path: `.../chat/completions`, `.../responses`,
 `.../messages`, `...:streamGenerateContent`, `/api/chat`. Answers are always streamed; one connection
-serves one request. `GET .../models` and `/api/tags` list one model. Nothing here checks a request: look at
-`server.requests`.
+serves one request. `GET .../models`, `/api/tags`, `/api/show` and `/api/ps` tell of one model. Nothing here
+checks a request: look at `server.requests`.
 
 On an autojump clock, bytes on their way over loopback look like idleness: give it a threshold, as the fixture
 `aiio_clock` does, or use `scripted`, which needs no socket.
@@ -222,6 +222,8 @@ def _model_in(request: Request) -> str:
 def _listing(request: Request) -> bytes | None:
     """Return the list of models, if *request* asks for it: in a form that each dialect finds its own in."""
     path = request.target.partition("?")[0]
+    if path.endswith(("/api/show", "/api/ps")):  # nothing more is known of it, and it is not loaded
+        return b'{"models": []}'
     if request.method != "GET" or not path.endswith(("/models", "/api/tags")):
         return None
     gemini = {"name": f"models/{MODEL_ID}", "supportedGenerationMethods": ["generateContent"]}

@@ -107,7 +107,9 @@ class Hang:
 
 
 Step: TypeAlias = Say | Think | Call | Pause | Head | Ping | Raw | Finish | Fail | Hang
+"""One write of the server, a silence, or an end; made by `say`, `pause`, `finish`, ..."""
 Script: TypeAlias = Sequence[Step]
+"""What a server does about one request, in order."""
 
 _LAST = (Finish, Fail, Hang)
 _AFTER_CUT = (Pause, Ping, Raw, Fail, Hang)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiio.context.text import clean_text, compact_json, parse_json
+from aiio.context.text import clean_text, compact_json, parse_json, sent_json
 
 JSON_VALUES = st.recursive(
     st.none()
@@ -46,6 +46,14 @@ def test_H3_lone_surrogates_are_read_and_written() -> None:
 
 def test_H3_clean_text_joins_pairs_and_replaces_lone_halves() -> None:
     assert clean_text("a\ud83d\ude00b\ude00\ud83d") == "a\U0001f600b\ufffd\ufffd"
+
+
+def test_H3_what_is_sent_holds_no_half_of_a_pair() -> None:
+    value = {"a\ud83d": ["\ud83d\ude00", ("\ude00", 1, None)]}
+    assert json.loads(sent_json(value)) == {"a\ufffd": ["\U0001f600", ["\ufffd", 1, None]]}
+    assert sent_json({"a": "é"}) == '{"a":"é"}'.encode()
+    with pytest.raises(TypeError):
+        sent_json(object())
 
 
 def test_nan_is_never_written() -> None:
