@@ -232,7 +232,7 @@ async def in_the_middle(place: Place) -> list[object]:
             nursery.start_soon(io.write, CONTEXT)
         with trio.fail_after(10):
             await place.server.wait_open(len(SELECTORS))
-        objects = [one for one in gc.get_objects() if type(one).__module__.partition(".")[0] == "aiio"]
+        objects = [one for one in gc.get_objects() if str(type(one).__module__).partition(".")[0] == "aiio"]
         nursery.cancel_scope.cancel()
     await settled(place.server)
     return objects
