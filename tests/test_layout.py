@@ -19,7 +19,7 @@ ALLOWED: dict[str, set[str]] = {
     "providers": {"context", "env"},
     "io": {"context", "env", "transports", "providers"},
     "runs": {"context", "env", "io", "observe"},
-    "agents": {"context", "env", "io", "builder", "runs", "observe"},
+    "agents": {"context", "env", "io", "builder", "observe"},
     "bridges": {"context", "env"},
     "scale": {"context", "env", "agents"},
 }

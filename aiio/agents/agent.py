@@ -15,6 +15,7 @@ from aiio.context.store import Context
 from aiio.context.types import Message, MessageType, Record, system_message, user_message
 from aiio.context.validate import has_content, is_message
 from aiio.env.durations import Duration
+from aiio.env.toolbox import Toolbox, ToolRef
 from aiio.io.io import IO
 from aiio.io.limits import check_duration
 
@@ -24,7 +25,6 @@ from .inbox import Inbox, Input
 from .result import AgentResult
 from .run import AgentRun, Phase
 from .spending import Budget
-from .toolbox import AgentTool, Toolbox
 
 if TYPE_CHECKING:
     from aiio.env.env import Env
@@ -105,7 +105,7 @@ class Agent:
         env: Env,
         model: str,
         system: str | None = None,
-        tools: Sequence[AgentTool] | None = None,
+        tools: Sequence[ToolRef] | None = None,
         context: list[Message | Record] | Context | None = None,
         builder: ContextBuilder[Any] | None = None,
         builder_input: Callable[[list[Any]], Any] | None = None,

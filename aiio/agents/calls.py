@@ -17,10 +17,9 @@ from aiio.context.text import compact_json
 from aiio.context.types import Block, Message, tool_result_message
 from aiio.env.groups import first_leaf
 from aiio.env.tool_calls import call_function, failure_message, misfit, result_message
+from aiio.env.toolbox import Toolbox
 from aiio.env.tools import Tool
 from aiio.io.limits import as_words
-
-from .toolbox import Toolbox
 
 _ENVELOPE = frozenset({"result", "system", "display"})
 

@@ -19,6 +19,7 @@ from aiio.context.types import Usage
 from aiio.context.usage_data import usage_add
 from aiio.env.durations import Duration
 from aiio.env.endpoints import split_selector
+from aiio.env.prices import price
 from aiio.io.limits import as_words, check_duration
 
 from .result import Stopped
@@ -100,8 +101,6 @@ class Spending:
     async def _price(self, usage: Usage) -> float | None:
         if self._budget.cost is None and "cost" not in usage:
             return None
-        from aiio.runs.prices import price  # the whole room is imported with it, and few need a price
-
         return await price(self._budget.prices, *split_selector(self._agent.model), usage)
 
     def used_up(self) -> Stopped | None:

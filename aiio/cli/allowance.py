@@ -10,6 +10,7 @@ from aiio.agents import AgentResult, Budget
 from aiio.agents.spending import was_served
 from aiio.env.durations import Duration, parse_duration
 from aiio.env.endpoints import split_selector
+from aiio.env.prices import price
 
 from .exits import CliFault
 from .output import say
@@ -91,8 +92,6 @@ class Allowance:
         """Tell the user which models have no known price, when that matters."""
         if self._max_cost is None:
             return
-        from aiio.runs.prices import price  # the whole room is imported with it, and few need a price
-
         for selector in sorted(selectors):
             if await price(None, *split_selector(selector), _ONE_OF_EACH) is None:
                 say(

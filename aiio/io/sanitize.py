@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from aiio.context.text import clean_text
+from aiio.context.text import sent_json
 from aiio.env.errors import ErrorKind, ProviderError
 from aiio.transports.base import TransportRequest
 
@@ -23,8 +21,6 @@ TRANSPORT_SETTINGS = (
     "ws_ping_timeout",
 )
 """Settings of an endpoint that are a transport's business."""
-
-_encoder = msgspec.json.Encoder()
 
 
 def sanitize_request(request: Any) -> tuple[dict[str, str], Any]:
@@ -70,10 +66,7 @@ def encode_body(body: Any) -> bytes | None:
     if body is None:
         return None
     try:
-        try:
-            return _encoder.encode(body)
-        except UnicodeEncodeError:
-            return _encoder.encode(_without_surrogates(body))
+        return sent_json(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:
         raise ProviderError(ErrorKind.MALFORMED, f"request body is not JSON data: {exc}") from exc
 
@@ -93,13 +86,3 @@ def transport_request(env: Env, settings: Mapping[str, Any], *, url: str, **fiel
     """
     chosen = {key: settings[key] for key in TRANSPORT_SETTINGS if key in settings}
     return TransportRequest(url=url, proxy=env.proxy_for(url, settings), **fields, **chosen)
-
-
-def _without_surrogates(value: Any) -> Any:
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, Mapping):
-        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_surrogates(item) for item in value]
-    return value

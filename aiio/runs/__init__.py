@@ -8,6 +8,8 @@ A harness is what runs share, a step says what to do:
 
 from __future__ import annotations
 
+from aiio.env.prices import Pricer
+
 from .adapters import items_to_messages, messages_to_items
 from .anchoring import CachePolicy, Reanchor
 from .budgets import ProjectionPolicy, Shares, share
@@ -64,7 +66,6 @@ from .model_step import call_model
 from .paid import PaidCall, PaidState
 from .parallel import ParallelMode, in_parallel
 from .plan_layer import PlanPhase, plan_layer
-from .prices import Pricer
 from .sessions import Delivery, HarnessResponse
 from .spans import Span
 from .spawning import DetachedHandle, DetachedStatus, detached_spawn, spawn, with_context

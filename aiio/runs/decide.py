@@ -11,13 +11,13 @@ from typing import Any, Protocol, TypeAlias, assert_never
 import trio
 
 from aiio.context.text import compact_json
+from aiio.env.prices import price
 
 from .calling import call
 from .context import RunContext
 from .errors import RunConfigError, RunError
 from .frames import frame_of
 from .paid import PaidCall, PaidState
-from .prices import price
 from .step import check_id
 from .totals import StepMeta
 

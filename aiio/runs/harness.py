@@ -13,6 +13,7 @@ import trio
 
 from aiio.context.log import get_logger
 from aiio.env.groups import first_leaf
+from aiio.env.prices import Pricer
 
 from .anchoring import CachePolicy, Lineage
 from .budgets import ProjectionPolicy
@@ -31,7 +32,6 @@ from .items import Item
 from .layers import ContextLayer
 from .ledger import Retention
 from .paid import PaidCall, PaidState
-from .prices import Pricer
 from .recall import Recalls
 from .restoring import Lookup, forget, paid_calls_of, reconciled, restored
 from .running import run_within

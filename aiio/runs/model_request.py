@@ -11,6 +11,7 @@ from aiio.context.events import Done, Error, ErrorKind, FinishReason, Terminal
 from aiio.context.types import Message
 from aiio.context.usage import estimate_context_tokens
 from aiio.env.errors import ProviderError, depletion_error
+from aiio.env.prices import price
 from aiio.env.toolbox import Toolbox
 from aiio.io.io import IO
 from aiio.io.settle import EMPTY
@@ -23,7 +24,6 @@ from .frames import frame_of
 from .items import Item, ItemStatus
 from .layer_tools import WireNames
 from .paid import PaidCall, PaidState
-from .prices import price
 from .response_events import ResponseEvents
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Protocol
 
@@ -65,3 +66,40 @@ class Mailbox:
         self._filled = trio.Event()
         reports, self._reports = self._reports, []
         return reports
+
+
+class OpenEngine:
+    """What engines share: one entrance, a nursery while they are open, the mailbox, the order to stop."""
+
+    def __init__(self) -> None:
+        self._mailbox = Mailbox()
+        self._manager: AbstractAsyncContextManager[trio.Nursery] | None = None
+        self._nursery: trio.Nursery | None = None
+        self._stopped = False
+        self._stop_reason: str | None = None
+
+    async def results(self) -> list[Report]:
+        """See `Engine.results`."""
+        return await self._mailbox.take()
+
+    def _check_new(self) -> None:
+        if self._manager is not None:
+            raise RuntimeError("an engine is entered once; make another one")
+
+    async def _enter(self) -> None:
+        self._manager = trio.open_nursery()
+        self._nursery = await self._manager.__aenter__()
+
+    async def _leave(self) -> None:
+        """Cancel what runs in the nursery. What the block raised is not told to it: it leaves as itself."""
+        assert self._nursery is not None  # it is entered
+        assert self._manager is not None  # likewise
+        self._nursery.cancel_scope.cancel()
+        self._nursery = None
+        await self._manager.__aexit__(None, None, None)
+
+    def _open(self) -> trio.Nursery:
+        """Return the nursery. RuntimeError: the engine is not entered."""
+        if self._nursery is None:
+            raise RuntimeError("this engine is not open: enter it with `async with`")
+        return self._nursery

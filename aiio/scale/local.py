@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
-
-import trio
+from typing import TYPE_CHECKING
 
 from aiio.env.groups import first_leaf
 
-from .engine import Mailbox
-from .jobs import Job, Lost, Recipe, Report
+from .engine import OpenEngine
+from .jobs import Job, Lost, Recipe
 from .worker import Worker
 
 if TYPE_CHECKING:
     from aiio.env.env import Env
 
 
-class LocalEngine:
+class LocalEngine(OpenEngine):
     """Workers are tasks, and share one Env. See `Engine`.
 
     Args:
@@ -27,47 +25,33 @@ class LocalEngine:
     """
 
     def __init__(self, env: Env, recipe: Recipe | None = None) -> None:
+        super().__init__()
         self._env, self._recipe = env, recipe or Recipe()
-        self._mailbox = Mailbox()
-        self._manager: Any = None
-        self._nursery: trio.Nursery | None = None
-        self._stopped = False
-        self._stop_reason: str | None = None
         self.workers: dict[str, Worker] = {}
         """Those that are up, by name."""
 
     async def __aenter__(self) -> LocalEngine:
         """Open it. RuntimeError: it was entered before."""
-        if self._manager is not None:
-            raise RuntimeError("an engine is entered once; make another one")
-        self._manager = trio.open_nursery()
-        self._nursery = await self._manager.__aenter__()
+        self._check_new()
+        await self._enter()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End all workers. What the block raised leaves as itself, never in a group."""
-        assert self._nursery is not None  # it is entered
-        self._nursery.cancel_scope.cancel()
-        self._nursery = None
-        await self._manager.__aexit__(None, None, None)
+        await self._leave()
 
     async def start(self, worker: str, jobs: Sequence[Job]) -> None:
         """See `Engine.start`. RuntimeError: the engine is not entered."""
-        if self._nursery is None:
-            raise RuntimeError("this engine is not open: enter it with `async with`")
+        nursery = self._open()
         found = self.workers.get(worker)
         if found is None:
             found = self.workers[worker] = Worker(worker, self._env, self._recipe, self._mailbox.put)
             if self._stopped:
                 found.stop(self._stop_reason)
-            self._nursery.start_soon(self._run, found, name=f"aiio.worker {worker}")
+            nursery.start_soon(self._run, found, name=f"aiio.worker {worker}")
         found.give(jobs)
-
-    async def results(self) -> list[Report]:
-        """See `Engine.results`."""
-        return await self._mailbox.take()
 
     def stop(self, reason: str | None = None) -> None:
         """See `Engine.stop`."""

@@ -20,8 +20,8 @@ import trio
 
 from aiio.env.env import open_env
 
-from .engine import Mailbox
-from .jobs import Job, Lost, Recipe, Report
+from .engine import OpenEngine
+from .jobs import Job, Lost, Recipe
 from .ray_worker import RayWorker
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ CALLS_AT_A_TIME = 4
 """Threads of an actor: one waits in `take`, the others carry jobs and the stop."""
 
 
-class RayEngine:
+class RayEngine(OpenEngine):
     """One Ray actor a worker, spread over the machines of the cluster. See `Engine`.
 
     Each worker opens an Env of its own, from the environment and the configuration of its machine:
@@ -59,19 +59,15 @@ class RayEngine:
         make_env: Callable[[], Env] = open_env,
         options: dict[str, Any] | None = None,
     ) -> None:
+        super().__init__()
         self._recipe = recipe or Recipe()
         self._recipe.check_no_secrets()
         self._address, self._make_env, self._options = address, make_env, options or {}
-        self._mailbox = Mailbox()
         self._ray: Any = None
         self._actor_class: Any = None
         self._ours = False
         """Whether the connection to Ray is ours to close."""
         self._actors: dict[str, Any] = {}
-        self._manager: Any = None
-        self._nursery: trio.Nursery | None = None
-        self._stopped = False
-        self._stop_reason: str | None = None
 
     async def __aenter__(self) -> RayEngine:
         """Connect to Ray, or start it here: that takes seconds, in which the trio run stands still.
@@ -81,8 +77,7 @@ class RayEngine:
           RuntimeError: the engine was entered before.
           ConnectionError: there is no cluster at the address, or Ray can't be started here.
         """
-        if self._manager is not None:
-            raise RuntimeError("an engine is entered once; make another one")
+        self._check_new()
         try:
             self._ray = importlib.import_module("ray")
         except ModuleNotFoundError as exc:
@@ -91,37 +86,28 @@ class RayEngine:
             await self._connect()
             self._ours = True
         self._actor_class = self._ray.remote(RayWorker)
-        self._manager = trio.open_nursery()
-        self._nursery = await self._manager.__aenter__()
+        await self._enter()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End all workers, and our connection to Ray. What the block raised leaves as itself."""
-        assert self._nursery is not None  # it is entered
-        self._nursery.cancel_scope.cancel()
-        self._nursery = None
-        await self._manager.__aexit__(None, None, None)
+        await self._leave()
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(self._close)
 
     async def start(self, worker: str, jobs: Sequence[Job]) -> None:
         """See `Engine.start`. RuntimeError: the engine is not entered."""
-        if self._nursery is None:
-            raise RuntimeError("this engine is not open: enter it with `async with`")
+        nursery = self._open()
         actor: Any = self._actors.get(worker)
         if actor is None:
             actor = self._actors[worker] = await trio.to_thread.run_sync(self._make_actor, worker)
             if self._stopped:
                 actor.stop.remote(self._stop_reason)
-            self._nursery.start_soon(self._listen, worker, actor)
+            nursery.start_soon(self._listen, worker, actor)
         if jobs:
             actor.give.remote(list(jobs))
-
-    async def results(self) -> list[Report]:
-        """See `Engine.results`."""
-        return await self._mailbox.take()
 
     def stop(self, reason: str | None = None) -> None:
         """See `Engine.stop`."""

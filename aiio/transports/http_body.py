@@ -107,7 +107,7 @@ class ChunkedDecoder(BodyDecoder):
             start = find(b"\r\n", position + 2) + 2
             length = known.get(data[position:start])
             if length is None:
-                if self._in_chunk and data[position:] == b"\r\n":  # a read mostly ends with a whole chunk
+                if self._in_chunk and size == position + 2 and data.endswith(b"\r\n"):  # as most reads end
                     self._pending = b"\r\n"
                     return size
                 match_head = _NEXT_HEAD.match if self._in_chunk else _FIRST_HEAD.match

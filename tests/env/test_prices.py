@@ -1,10 +1,10 @@
-"""Context windows from the price list, with a list of the test's own in its place."""
+"""Windows and costs from the price list, with a list of the test's own in its place."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -13,7 +13,7 @@ import structlog
 import trio
 
 from aiio.env import Env
-from aiio.env.prices import PriceList
+from aiio.env.prices import PriceList, price
 
 
 def install(monkeypatch: pytest.MonkeyPatch, providers: Any) -> None:
@@ -82,3 +82,37 @@ def test_a_list_of_another_shape_is_none(monkeypatch: pytest.MonkeyPatch) -> Non
         assert prices("x", "y") is None
     assert prices("x", "y") is None
     assert [log["event"] for log in logs] == ["prices.unreadable"]
+
+
+def flat(endpoint: str, model: str, usage: Mapping[str, Any]) -> float:
+    return 0.01 * float(usage["input_tokens"]) + 0.02 * float(usage["output_tokens"])
+
+
+async def test_B8_a_price_is_the_providers_own_else_the_lists_else_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts = {"input_tokens": 10, "output_tokens": 5}
+    assert await price(flat, "p", "m", {**counts, "cost": 3}) == 3
+    assert await price(flat, "p", "m", {**counts, "cost": True}) == pytest.approx(0.2)
+    assert await price(flat, "p", "m", {}) is None
+    assert await price(lambda *_: float("nan"), "p", "m", counts) is None
+    assert await price(lambda *_: -1.0, "p", "m", counts) is None
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert await price(None, "p", "m", counts) is None
+
+    class Package:
+        Usage = staticmethod(lambda **counted: counted)
+
+        @staticmethod
+        def calc_price(usage: Any, *, model_ref: str, provider_id: str) -> Any:
+            if model_ref == "unknown":
+                raise LookupError(model_ref)
+            if model_ref == "odd":
+                raise RuntimeError
+            return SimpleNamespace(total_price=usage["input_tokens"] + len(provider_id))
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    monkeypatch.setitem(sys.modules, "genai_prices", Package)
+    assert await price(None, "gemini", "m", counts) == 10 + len("google")
+    assert await price(None, "p", "unknown", counts) is None
+    assert await price(None, "p", "odd", counts) is None

@@ -136,6 +136,13 @@ def test_E3_a_stream_without_done_is_no_answer() -> None:
     assert result.content == [{"type": "text", "text": "half a sen"}]
 
 
+@pytest.mark.parametrize("last", ["", " C"])
+def test_E3_a_last_line_that_looks_like_any_other_ends_the_answer(last: str) -> None:
+    result = read([line("A"), line(" B"), {**line(last), "done": True}])
+    assert isinstance(result.terminal, Done)
+    assert result.content == [{"type": "text", "text": f"A B{last}"}]
+
+
 def test_nothing_is_said_after_the_end() -> None:
     one = provider()
     state = one.new_state()

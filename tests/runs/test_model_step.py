@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-import types
 from typing import Any
 
 import msgspec
@@ -24,7 +22,6 @@ from aiio.runs.items import create_message, new_item
 from aiio.runs.looping import loop, schedule
 from aiio.runs.model_step import call_model
 from aiio.runs.paid import MOVES, PaidCalls, PaidState, paid_prefix
-from aiio.runs.prices import price
 from aiio.runs.spawning import spawn
 from aiio.runs.stores import MemoryStore
 from aiio.runs.tools import invoke_tool
@@ -551,36 +548,6 @@ async def test_B8_unreadable_paid_calls_are_passed_over() -> None:
     await store.put(paid_prefix("x") + "1", b"torn")
     assert await Harness(store=store).paid_calls("x") == ()
     assert await Harness().paid_calls("x") == ()
-
-
-async def test_B8_a_price_is_the_providers_own_else_the_lists_else_unknown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    counts = {"input_tokens": 10, "output_tokens": 5}
-    assert await price(flat, "p", "m", {**counts, "cost": 3}) == 3
-    assert await price(flat, "p", "m", {**counts, "cost": True}) == pytest.approx(0.2)
-    assert await price(flat, "p", "m", {}) is None
-    assert await price(lambda *_: float("nan"), "p", "m", counts) is None
-    assert await price(lambda *_: -1.0, "p", "m", counts) is None
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert await price(None, "p", "m", counts) is None
-
-    class Package:
-        Usage = staticmethod(lambda **counted: counted)
-
-        @staticmethod
-        def calc_price(usage: Any, *, model_ref: str, provider_id: str) -> Any:
-            if model_ref == "unknown":
-                raise LookupError(model_ref)
-            if model_ref == "odd":
-                raise RuntimeError
-            return types.SimpleNamespace(total_price=usage["input_tokens"] + len(provider_id))
-
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
-    monkeypatch.setitem(sys.modules, "genai_prices", Package)
-    assert await price(None, "gemini", "m", counts) == 10 + len("google")
-    assert await price(None, "p", "unknown", counts) is None
-    assert await price(None, "p", "odd", counts) is None
 
 
 async def test_B8_max_cost_counts_what_is_held_when_asked() -> None:

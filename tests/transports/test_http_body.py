@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from typing import Any
 
 import h11
 import pytest
@@ -204,3 +205,23 @@ def test_known_codings() -> None:
     assert content_decoder({"content-encoding": "Identity"}) is None
     assert isinstance(content_decoder({"content-encoding": "GZIP"}), GzipDecoder)
     assert isinstance(content_decoder({"content-encoding": "x-gzip"}), GzipDecoder)
+
+
+class Counted(bytes):
+    """Bytes that count what is cut out of them."""
+
+    cut = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        piece = super().__getitem__(key)
+        if isinstance(piece, bytes):
+            Counted.cut += len(piece)
+        return piece
+
+
+def test_unknown_chunk_heads_cost_what_their_bytes_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law 8: a head is looked up and, if it is new, matched; nothing copies the rest of the read for it."""
+    monkeypatch.setattr(Counted, "cut", 0)
+    wire = Counted(b"".join(b"5;never=the-same-%06d\r\nhello\r\n" % number for number in range(1000)))
+    assert ChunkedDecoder().feed(wire) == b"hello" * 1000
+    assert 0 < Counted.cut < 2 * len(wire)
