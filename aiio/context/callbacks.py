@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, TypeAlias
 
 from .events import EVENT_CLASSES, Error, EventType, validate_response_event
@@ -29,9 +30,11 @@ def callback_name(event_name: str) -> str:
     return f"on_{event_name}"
 
 
-CALLBACK_NAMES: tuple[str, ...] = tuple(callback_name(name) for name in EVENT_CLASSES)
+_BY_CLASS: dict[type, str] = {cls: callback_name(name) for name, cls in EVENT_CLASSES.items()}
+CALLBACK_NAMES: tuple[str, ...] = tuple(_BY_CLASS.values())
 _TERMINAL = (callback_name(EventType.DONE), callback_name(EventType.ERROR))
 _ON_ERROR = callback_name(EventType.ERROR)
+_ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def ignore_event(event: Any) -> None:
@@ -87,8 +90,8 @@ def dispatch(callbacks: Mapping[str, Callback], event: Any) -> None:
 def handlers_by_class(callbacks: Mapping[str, Callback]) -> dict[type, Callback | None]:
     """Return a normalized set by event class, None for callbacks that ignore: one look-up an event."""
     return {
-        cls: None if (callback := callbacks[callback_name(name)]) is ignore_event else callback
-        for name, cls in EVENT_CLASSES.items()
+        cls: None if (callback := callbacks[name]) is ignore_event else callback
+        for cls, name in _BY_CLASS.items()
     }
 
 
@@ -98,6 +101,8 @@ def _checked(name: str, value: Callable[..., object] | bool | None) -> Callable[
         return None
     if not callable(value):
         raise TypeError(f"callback {name} must be a function, None or False, not {value!r}")
+    if _is_plain(value):
+        return value
     called = value if inspect.isroutine(value) else type(value).__call__
     if any(map(_is_async, (value, called))):
         raise TypeError(
@@ -105,6 +110,14 @@ def _checked(name: str, value: Callable[..., object] | bool | None) -> Callable[
             f"use `async with io.stream(...)` for async code"
         )
     return value
+
+
+def _is_plain(value: object) -> bool:
+    """Tell whether *value* is surely a plain function, as nearly all are: in a tenth of the time."""
+    function = value.__func__ if isinstance(value, MethodType) else value
+    if isinstance(function, FunctionType):
+        return not function.__dict__ and not function.__code__.co_flags & _ASYNC
+    return isinstance(function, BuiltinFunctionType)
 
 
 def _is_async(function: object) -> bool:

@@ -22,6 +22,13 @@ def _quiet() -> Any:
     )
 
 
+def is_info_heard() -> bool:
+    """Tell whether a line of level info may go anywhere, for who has much to put together for it."""
+    import structlog
+
+    return structlog.is_configured() or logging.getLogger("aiio").isEnabledFor(logging.INFO)
+
+
 def get_logger() -> Any:
     """Return the logger to use now; ask again for every line, a program may configure structlog later.
 

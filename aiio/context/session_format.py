@@ -100,8 +100,8 @@ def parse_header(line: bytes) -> Header:
 def parse_entry(line: bytes) -> Message | Record | None:
     """Return the message or record in *line*, None for a further header. ValueError: why it is neither."""
     value = parse_line(line)
-    if isinstance(value, dict) and value.get("content", 0) is None:
-        value["content"] = []  # some programs wrote an empty answer like this
+    if isinstance(value, dict) and value.get("content", 0) is None and not is_record(value):
+        value["content"] = []  # some programs wrote an empty answer like this; a record is its owner's
     if is_message(value):
         return value
     if not is_record(value):

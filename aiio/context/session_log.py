@@ -24,7 +24,7 @@ class SessionLog:
     """What a context knows about its file. The context's guard is held around everything but `carry_out`."""
 
     def __init__(self, header: Header, dir: str | None, *, fsync: bool) -> None:
-        self.header = header
+        self.header: Header = header
         self.dir = dir
         self.fsync = fsync
         self.problems: tuple[LineProblem, ...] = ()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 from .fork import forked_entries
@@ -395,13 +395,13 @@ class Context(MessageList):
             context.rename(new_id)
             return str(context.file)
 
-    list = staticmethod(list_sessions)
-    latest = staticmethod(latest)
-    origin_of = staticmethod(origin_of)
-    file_of = staticmethod(file_of)
-    delete_by_id = staticmethod(delete_by_id)
-    delete_all = staticmethod(delete_all)
-    id_anonymous = staticmethod(id_anonymous)
+    list: Final = staticmethod(list_sessions)
+    latest: Final = staticmethod(latest)
+    origin_of: Final = staticmethod(origin_of)
+    file_of: Final = staticmethod(file_of)
+    delete_by_id: Final = staticmethod(delete_by_id)
+    delete_all: Final = staticmethod(delete_all)
+    id_anonymous: Final = staticmethod(id_anonymous)
 
 
 def _check_free(id: str, dir: str | None) -> None:

@@ -32,7 +32,7 @@ class Background:
         self._idle = trio.Event()
 
     async def open(self) -> None:
-        """Open the nursery; from now on it encloses the caller's code until `aclose`."""
+        """Open the nursery; from now on it encloses the caller's code until `aclose`. Not a checkpoint."""
         self._around.__enter__()
         self._manager = trio.open_nursery()
         self._nursery = await self._manager.__aenter__()
@@ -42,7 +42,11 @@ class Background:
         self._opened().start_soon(self._run, self._scope(), fn, args, name=fn if name is None else name)
 
     async def start(self, fn: Callable[..., Awaitable[Any]], *args: Any, name: object = None) -> Any:
-        """Run `fn(*args, task_status=...)`, and return what it reports when it has started."""
+        """Run `fn(*args, task_status=...)`, and return what it reports when it has started.
+
+        RuntimeError: not open (any more), or it ended without a report. Cancellation: it is cancelled too,
+        unless it has reported.
+        """
         return await self._opened().start(
             self._run_started, self._scope(), fn, args, name=fn if name is None else name
         )

@@ -42,8 +42,8 @@ class CredentialKeeper:
     """
 
     def __init__(self, settings: Settings, files: ConfigFiles, *, given: Collection[str] = ()) -> None:
-        self.given = set(given)
-        self.keyring = Keyring()
+        self.given: set[str] = set(given)
+        self.keyring: Keyring = Keyring()
         self._settings = settings
         self._files = files
         self._local = set(files.local)

@@ -47,13 +47,17 @@ class Directory:
         auth = merged.get("auth")
         if isinstance(auth, str | Mapping):
             merged["auth"] = _held(auth)
-        elif auth is None and self._variable(known.env_keys) in known.bearer_keys:
+        elif auth is None and known.bearer_keys and self._variable(known.env_keys) in known.bearer_keys:
             merged.setdefault("auth_header", "bearer")
         return merged
 
     def endpoint(self, name: str, overrides: Mapping[str, Any] | None = None) -> Endpoint:
         """Return endpoint *name*. ValueError: unknown; the text lists the known, and says how to add one."""
-        known, merged = self._known(name), self.settings(name, overrides)
+        return self.read(name, self.settings(name, overrides))
+
+    def read(self, name: str, settings: Mapping[str, Any]) -> Endpoint:
+        """Return endpoint *name* as its *settings* have it, which `settings` returned."""
+        known, merged = self._known(name), dict(settings)
         token = record_token(merged.pop("auth", None))
         models = merged.get("models")
         return Endpoint(

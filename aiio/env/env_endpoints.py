@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .auth import Secret
-from .config_files import read_config_files, user_folder
+from .config_files import ConfigFiles, read_config_files, user_folder
 from .credentials import SCOPES, CredentialKeeper
 from .detect import is_loopback
 from .directory import Directory, in_settings
@@ -39,14 +39,16 @@ class EnvEndpoints(Pluggable):
         self._environ_is_own = environ is None
         upper = (read_layer(config or None), {} if settings is None else settings)
         folder = None if config is False else user_folder(self._environ, own=self._environ_is_own)
-        self.files = read_config_files(folder, upper)
+        self.files: ConfigFiles = read_config_files(folder, upper)
         """The settings files, as they were read."""
-        self.settings = Settings(*self.files.layers, *upper, on_change=self._setting_changed)
+        self.settings: Settings = Settings(*self.files.layers, *upper, on_change=self._setting_changed)
         self.presets.refused = frozenset(self.files.introduced)
         self._directory = Directory(self.settings, self._environ, self.presets)
         given = {name for layer in upper for name in layer if _has_auth(layer[name])}
         self._credentials = CredentialKeeper(self.settings, self.files, given=given)
-        self.renewal = TokenRenewal(self, lambda name: self.settings.record(name).get("auth"), self.auth_set)
+        self.renewal: TokenRenewal = TokenRenewal(
+            self, lambda name: self.settings.record(name).get("auth"), self.auth_set
+        )
         self._changes = FileChanges(self.files, self.settings)
         self._ssl_context: ssl.SSLContext | None = None
         self.scrubber.learn(self.settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -40,6 +40,8 @@ class Address:
     url: str
     """Base URL of the endpoint."""
     credential: Secret | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Those of the endpoint that it was read from, secrets masked."""
 
 
 class EnvModels(EnvEndpoints):
@@ -52,12 +54,12 @@ class EnvModels(EnvEndpoints):
         environ: Mapping[str, str] | None,
     ) -> None:
         super().__init__(settings, config, environ)
-        self.ledger = Ledger()
-        self.windows = Windows()
+        self.ledger: Ledger = Ledger()
+        self.windows: Windows = Windows()
         folder = None
         if self.files.folder is not None:
             folder = cache_of_user(self._environ, own=self._environ_is_own)
-        self.model_lists = ModelLists(self, folder)
+        self.model_lists: ModelLists = ModelLists(self, folder)
         self.windows.sources.append(PriceList(self._in_thread))
         self._background = Background(partial(self._report, "env.task_crashed"))
         self._local: LocalModel | None = None
@@ -73,19 +75,21 @@ class EnvModels(EnvEndpoints):
         Cancellation: safe. Always a checkpoint.
         """
         self.scrubber.learn(overrides or {})
-        endpoint = self._directory.endpoint(name, overrides)
+        settings = self._directory.settings(name, overrides)
+        endpoint = self._directory.read(name, settings)
         if endpoint.embedded:
             url, key = await self._embedded().address()
             self.scrubber.add(key)
-            return Address(url=url, credential=key)
+            return Address(url=url, credential=key, settings=settings)
         await trio.lowlevel.checkpoint()
         url = self._directory.url(endpoint)
         self.scrubber.add_url(url)
         self.scrubber.learn(endpoint.policy)  # keys may hide in headers and overrides
         if not (overrides and overrides.get("auth")) and self.renewal.is_due(name):
             await self.renewal.renew(name, self.endpoint_settings(name).get("oauth"))
-            endpoint = self._directory.endpoint(name, overrides)
-        return Address(url=url, credential=self._credential(endpoint))
+            settings = self._directory.settings(name, overrides)
+            endpoint = self._directory.read(name, settings)
+        return Address(url=url, credential=self._credential(endpoint), settings=settings)
 
     async def access(self, name: str) -> Access:
         """Return the way to the server of endpoint *name*, for the hooks of its dialect. As `resolve`."""

@@ -36,7 +36,7 @@ class ProviderError(Exception):
         self, kind: ErrorKind | str, message: str, detail: Mapping[str, Any] | None = None, **more: Any
     ) -> None:
         super().__init__(message)
-        self.kind = ErrorKind(kind)
+        self.kind: ErrorKind = ErrorKind(kind)
         self.message = message
         self.detail: dict[str, Any] = {**(detail or {}), **more}
         self.status: int | None = self.detail.get("status")

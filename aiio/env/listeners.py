@@ -29,7 +29,7 @@ class ListenerHandle:
     __slots__ = ("fn",)
 
     def __init__(self, fn: Listener) -> None:
-        self.fn = fn
+        self.fn: Listener = fn
 
 
 class Listeners:

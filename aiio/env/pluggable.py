@@ -21,9 +21,9 @@ class Pluggable:
     """The part of an `Env` that others plug into."""
 
     def __init__(self) -> None:
-        self.scrubber = Scrubber()
-        self.tools = ToolCatalog(partial(from_entry_points, "aiio.tools"))
-        self.presets = Presets(self._installed_provider)
+        self.scrubber: Scrubber = Scrubber()
+        self.tools: ToolCatalog = ToolCatalog(partial(from_entry_points, "aiio.tools"))
+        self.presets: Presets = Presets(self._installed_provider)
         self._registry = Registry(self, self.presets.take)
         self._listeners = Listeners(partial(self._report, "env.listener_failed"))
 

@@ -28,18 +28,20 @@ def proxy_from_environment(url: str, environ: Mapping[str, str]) -> str | None:
     exceptions: `*`, a host, a domain with all below it, `host:port`, an address, a CIDR block. Loopback
     never goes through a proxy that stands in the environment.
     """
-    parts = urlsplit(url)
-    kind = _SCHEMES.get(parts.scheme)
-    host = (parts.hostname or "").rstrip(".")
-    if kind is None or not host or _is_loopback(host) or _is_exempt(parts, host, environ):
+    kind = _SCHEMES.get(url.partition(":")[0].lower())
+    if kind is None:
         return None
     # In a CGI process HTTP_PROXY comes from a request header `Proxy:`, so only the lower-case one counts.
     upper = () if kind == "http" and "REQUEST_METHOD" in environ else (f"{kind.upper()}_PROXY",)
-    for name in (f"{kind}_proxy", *upper, "all_proxy", "ALL_PROXY"):
-        value = environ.get(name, "").strip()
-        if value:
-            return with_scheme(value)
-    return None
+    names = (f"{kind}_proxy", *upper, "all_proxy", "ALL_PROXY")
+    proxy = next((value for name in names if (value := environ.get(name, "").strip())), None)
+    if proxy is None:  # as mostly: before the URL is looked at
+        return None
+    parts = urlsplit(url)
+    host = (parts.hostname or "").rstrip(".")
+    if not host or _is_loopback(host) or _is_exempt(parts, host, environ):
+        return None
+    return with_scheme(proxy)
 
 
 def with_scheme(proxy: str) -> str:

@@ -72,7 +72,7 @@ class SafeEnv:
         return self.tools.schemas(names, include_secret=include_secret)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> Any:
-        """As `Env.call_tool`. PermissionError: the tool is not marked as safe."""
+        """As `Env.call_tool`, cancellation and all. PermissionError: the tool is not marked as safe."""
         if self._env.tool(name) is not None and self.tool(name) is None:
             raise PermissionError(f"tool {name!r} is not safe: it is not marked so, and this is env.safe")
         return await self._env.call_tool(name, arguments)

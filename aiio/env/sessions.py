@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import partial, wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import trio
 
@@ -57,14 +57,14 @@ def _in_thread(fn: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     return call
 
 
-open_context = _in_thread(Context)
-resume = _in_thread(Context.resume)
-rename = _in_thread(Context.rename)
-fork = _in_thread(Context.fork)
-recover = _in_thread(Context.recover)
-list_sessions = _in_thread(Context.list)
-latest = _in_thread(Context.latest)
-file_of = _in_thread(Context.file_of)
-rename_by_id = _in_thread(Context.rename_by_id)
-delete_by_id = _in_thread(Context.delete_by_id)
-delete_all = _in_thread(Context.delete_all)
+open_context: Final = _in_thread(Context)
+resume: Final = _in_thread(Context.resume)
+rename: Final = _in_thread(Context.rename)
+fork: Final = _in_thread(Context.fork)
+recover: Final = _in_thread(Context.recover)
+list_sessions: Final = _in_thread(Context.list)
+latest: Final = _in_thread(Context.latest)
+file_of: Final = _in_thread(Context.file_of)
+rename_by_id: Final = _in_thread(Context.rename_by_id)
+delete_by_id: Final = _in_thread(Context.delete_by_id)
+delete_all: Final = _in_thread(Context.delete_all)

@@ -79,9 +79,12 @@ class Settings(MutableMapping[str, Any]):
         """
         record, policy = self.record(name), self.policy(name)
         merged = _overlay({}, base)
-        _overlay(merged, {key: value for key, value in record.items() if key not in ("auth", "models")})
-        _overlay(merged, {key: value for key, value in policy.items() if key != "auth"})
-        _overlay(merged, {key: record[key] for key in ("auth", "models") if key in record})
+        if record:
+            _overlay(merged, {key: value for key, value in record.items() if key not in ("auth", "models")})
+        if policy:
+            _overlay(merged, {key: value for key, value in policy.items() if key != "auth"})
+        if record:
+            _overlay(merged, {key: record[key] for key in ("auth", "models") if key in record})
         if overrides:
             _overlay(merged, overrides)
         return merged
@@ -202,7 +205,8 @@ def auth_object(data: object) -> Mapping[str, Any]:
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    # Nearly all are plain dicts, which are told faster; settings are read for every write.
+    return value if value.__class__ is dict or isinstance(value, Mapping) else {}
 
 
 def _join(tree: dict[str, Any], layer: Layer) -> None:
@@ -226,11 +230,13 @@ def _overlay(target: dict[str, Any], layer: Layer) -> dict[str, Any]:
     for key, value in layer.items():
         if value is None:
             target.setdefault(key, None)
+        elif value.__class__ in _ATOMS:
+            target[key] = value
         elif isinstance(value, Mapping):
             present = target.get(key)
             target[key] = _overlay(present if isinstance(present, dict) else {}, value)
         else:
-            target[key] = value if value.__class__ in _ATOMS else copy.deepcopy(value)
+            target[key] = copy.deepcopy(value)
     return target
 
 

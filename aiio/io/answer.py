@@ -60,7 +60,8 @@ class Answer:
         self, io: IO, context: Sequence[Message], callbacks: Mapping[str, Callable[[Any], object]]
     ) -> None:
         self._io = io
-        self._handlers = handlers_by_class(callbacks)
+        wanted = handlers_by_class(callbacks).items()
+        self._handlers = {cls: handler for cls, handler in wanted if handler is not None}
         self.context = context
         self.assembler: Assembler = create_assembler()
         self.provider: Provider | None = None
@@ -69,14 +70,14 @@ class Answer:
         """The provider's stream state."""
         self.headers: Mapping[str, str] = {}
         """Response headers; empty while there are none."""
-        self.emitted = False
+        self.emitted: bool = False
         """Whether any content event was delivered."""
         self.keepalives = 0
         self.outbox: list[bytes] = []
         """Messages that the provider wants sent next."""
         self.terminal: Terminal | None = None
         """The provider's own terminal event."""
-        self.over = False
+        self.over: bool = False
         """Set when nothing that still comes is to be looked at."""
         self._open_text: tuple[int, Any] = _NO_TEXT  # index and slot of the text block that grew last
 
@@ -137,7 +138,7 @@ class Answer:
 
     def dispatch(self, event: Start | BlockEvent | Terminal) -> None:
         """Call the handler of *event*. CallbackFailed: it raised."""
-        handler = self._handlers[type(event)]
+        handler = self._handlers.get(type(event))
         if handler is not None:
             try:
                 handler(event)
@@ -150,8 +151,8 @@ class Answer:
         Text that goes on in the block of the event before it is put there directly: what `consume` would
         do with it, without the call.
         """
-        handlers, consume = self._handlers, self.assembler.consume
-        on_text = handlers[TextDelta]
+        handler_of, consume = self._handlers.get, self.assembler.consume
+        on_text = handler_of(TextDelta)
         progress = worked = False
         (text_at, slot), self._open_text = self._open_text, _NO_TEXT
         for event in events:
@@ -174,7 +175,7 @@ class Answer:
                     continue
                 consume(event)
                 text_at = -1
-                handler = handlers[cls]
+                handler = handler_of(cls)
             else:
                 text_at = -1
                 worked = self._take_other(event) or worked

@@ -71,6 +71,7 @@ class IO:
         if env is None:
             raise TypeError("IO needs an env: async with aiio.open_env() as env: ...")
         self.env = env
+        self.endpoint_name: str
         self.endpoint_name, self._model = split_selector(model)
         endpoint = env.endpoint(self.endpoint_name)
         self.provider_class: type[Provider] = env.provider(endpoint.provider)
@@ -117,7 +118,8 @@ class IO:
     @property
     def settings(self) -> dict[str, Any]:
         """The endpoint's live settings with this IO's overrides laid over; a fresh dict each time."""
-        return self.env.endpoint_settings(self.endpoint_name, self._overrides)
+        read = None if self._request is None else self._request.settings
+        return self.env.endpoint_settings(self.endpoint_name, self._overrides) if read is None else dict(read)
 
     @property
     def _overrides(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """One request, from admission to its terminal event.
 
     admit                     a FIFO slot in the ledger; no limit runs yet
-    scope overall             from admission to the last byte
+    scope overall             from admission to the last byte; it is that of the nursery
       nursery                 what runs beside the reading; nothing raises out of it
         scope connect         to the response head: base + 1 ms a body byte
         scope stuck           while reading: as long as no message data comes
@@ -18,7 +18,7 @@ and dealt with after it is closed, which is why callers never see an ExceptionGr
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -37,6 +37,7 @@ from .state import Cause, Step
 from .trace import WriteTrace
 
 if TYPE_CHECKING:
+    from aiio.env.env import Address
     from aiio.providers.base import Provider
 
     from .io import IO
@@ -81,13 +82,15 @@ class Request:
         )
         self.token: str | None = None
         """The credential of the running attempt."""
-        self.scope = trio.CancelScope()
+        self.settings: Mapping[str, Any] | None = None
+        """Those of the endpoint, while the provider's hooks make the request; None: read them live."""
+        self.scope: trio.CancelScope = trio.CancelScope()
         """What `kill()` cancels. Nothing else does."""
-        self._overall = trio.CancelScope()
+        self._overall: trio.CancelScope | None = None  # the nursery's; None: not admitted yet
         self._connect: trio.CancelScope | None = None
         self._reading = False
         self._pings_count = False
-        self.settled = trio.Event()
+        self.settled: trio.Event = trio.Event()
         """Set when the write has its terminal event and nothing of it runs any more."""
 
     # -- stopping ---------------------------------------------------------------------------------
@@ -126,7 +129,7 @@ class Request:
 
     def _expired(self) -> Cause | None:
         """Return the limit whose time has come first, if one has. On a tie the wider one."""
-        due = [(self._overall.deadline, Cause.OVERALL)]
+        due = [(math.inf if self._overall is None else self._overall.deadline, Cause.OVERALL)]
         if self._connect is not None:
             due.append((self._connect.deadline, Cause.CONNECT))
         if self._reading:
@@ -154,10 +157,13 @@ class Request:
             terminal = self._settle()
         finally:
             self.settled.set()
-        if interrupted is not None:
-            await trio.lowlevel.checkpoint_if_cancelled()  # raises anew what came from outside
-            raise interrupted
-        return terminal
+        try:
+            if interrupted is not None:
+                await trio.lowlevel.checkpoint_if_cancelled()  # raises anew what came from outside
+                raise interrupted
+            return terminal
+        finally:
+            del interrupted  # its traceback holds this frame: a circle, with all that the request holds in it
 
     async def _admitted(self) -> None:
         """Hold a slot of the ledger while the request is in flight. Raises only cancellation, or groups."""
@@ -166,11 +172,11 @@ class Request:
         try:
             now = self._trace.admitted_at = trio.current_time()
             io.env.emit("io_start", io=io, context=self._answer.context, url=io._url)
-            self._overall.deadline = now + self._limits.overall
-            with self._overall:
-                async with trio.open_nursery() as nursery:
-                    await self._attempts(nursery)
-                    nursery.cancel_scope.cancel()
+            async with trio.open_nursery() as nursery:
+                self._overall = overall = nursery.cancel_scope
+                overall.deadline = now + self._limits.overall
+                await self._attempts(nursery)
+                overall.cancel()
         finally:
             io.env.ledger.release(io)
 
@@ -224,8 +230,7 @@ class Request:
         try:
             self._io._context_usage.reset()
             self._answer.dispatch(Start())
-            request = await self._prepare()
-            connection = await self._open(request, nursery)
+            connection = await self._open(await self._prepare(), nursery)  # whose body is not kept any longer
             if connection is not None:
                 await self._read(connection)
         except (HttpStatusError, ProviderError) as exc:
@@ -247,22 +252,23 @@ class Request:
                     await connection.aclose()
         return None
 
-    async def _resolve(self) -> str:
-        """Return the endpoint's URL, with the credential to use put in place."""
+    async def _resolve(self) -> Address:
+        """Return where the request goes, with the credential to use put in place."""
         io = self._io
         address = await io.env.resolve(io.endpoint_name, io._overrides)
         self.token = None if address.credential is None else address.credential.reveal()
-        return io._url or address.url
+        return address
 
     async def _prepare(self) -> TransportRequest:
         """Return the request, ready for the wire."""
         io, answer = self._io, self._answer
-        url = await self._resolve()
+        address = await self._resolve()
         io.env.refresh_tool_availability()
         cls = self._provider_class
         hook = "constructor"
+        self.settings = address.settings
         try:
-            provider = cls(url, io)
+            provider = cls(io._url or address.url, io)
             hook = "request"
             headers, body = split_request(provider.request(answer.context, io))
             hook = "new_state"
@@ -275,9 +281,11 @@ class Request:
             raise
         except Exception as exc:  # a plug-in's bug ends its own write, and harms no other
             raise plugin_fault(f"provider {cls.name!r}: {hook}", exc) from exc
+        finally:
+            self.settings = None
         encoded = encode_body(body)
         self._trace.body_bytes = len(encoded or b"")
-        settings = io.settings
+        settings = address.settings
         self._pings_count = bool(settings.get("pings_are_progress"))
         return transport_request(
             io.env,
@@ -359,6 +367,7 @@ class Request:
                 await self._send(connection)
             if answer.complete():
                 return True
+            del frames  # or they would be kept while the next ones are waited for
         answer.finish()
         return False
 
@@ -383,11 +392,12 @@ class Request:
 
     async def _read_late(self, connection: Connection) -> None:
         """The answer is complete: take what usage still comes, for a moment, whatever else the peer does."""
-        answer = self._answer
-        self._overall.deadline = math.inf  # the answer came in time
+        answer, overall = self._answer, self._overall
+        assert overall is not None  # what is read was admitted
+        overall.deadline = math.inf  # the answer came in time
         # The limit may have fired in the pass of trio's loop that brought the last piece: then nothing
         # can be awaited any more.
-        if not self._overall.cancel_called:
+        if not overall.cancel_called:
             with trio.move_on_after(LATE_USAGE):
                 try:
                     while not answer.over and (frames := await connection.receive()) is not None:

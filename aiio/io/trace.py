@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 from aiio.context.events import Done, Terminal
-from aiio.context.log import get_logger
+from aiio.context.log import get_logger, is_info_heard
 from aiio.context.types import ContentType, Message
 
 GAP = 0.25
@@ -75,6 +75,8 @@ class WriteTrace:
         now = trio.current_time()
         if self.head_at is not None and self.silence(now) >= GAP:
             self._note_gap(now - self.silence(now), self.silence(now))
+        if not is_info_heard():
+            return
         facts: dict[str, Any] = {
             "write": self.number,
             "endpoint": self.endpoint,

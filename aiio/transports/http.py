@@ -9,7 +9,7 @@ has timers of its own.
 from __future__ import annotations
 
 import ssl
-from http.cookiejar import CookieJar, DefaultCookiePolicy
+from functools import lru_cache
 from typing import Protocol
 
 import httpx
@@ -17,7 +17,7 @@ import trio
 
 from .base import TransportRequest
 from .http_connection import Answer, HTTPConnection, connection_for
-from .http_direct import ANSWER, DirectAnswer, DirectTransport
+from .http_direct import DirectClient
 from .http_errors import fault, peer_name, scrubbed_url
 from .http_headers import wire_headers
 from .http_stock import LentClient, StockAnswer, proxied_client
@@ -42,24 +42,18 @@ class HTTPTransport:
 
     def __init__(self, env: HTTPEnv) -> None:
         self._env = env
-        self._transport = DirectTransport(lambda: env.ssl_context)
-        self._client = httpx.AsyncClient(
-            transport=self._transport,
-            trust_env=False,
-            follow_redirects=False,
-            timeout=None,
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # nothing is carried between requests
-        )
+        self._client = DirectClient(lambda: env.ssl_context)
+        self._closed = False
 
     async def open(self, request: TransportRequest, nursery: trio.Nursery) -> HTTPConnection:
         """See `Transport`. trio.ClosedResourceError: the transport was closed before."""
-        if self._client.is_closed:
+        if self._closed:
             raise trio.ClosedResourceError("this HTTP transport is closed")
         url = _checked_url(request.url)
         headers = wire_headers(request.headers)
         answer: Answer
         if request.proxy is None and self._env.http_client is None:
-            answer = await self._direct(url, request, headers)
+            answer = await self._client.open(request.method, url, headers, request.body)
         else:
             answer = await self._stock(url, request, headers, nursery)
         if request.head_came is not None:
@@ -71,16 +65,9 @@ class HTTPTransport:
             raise
 
     async def aclose(self) -> None:
-        """Close the shared client; a lent one is not ours to close."""
-        await self._client.aclose()
-
-    async def _direct(
-        self, url: httpx.URL, request: TransportRequest, headers: list[tuple[bytes, bytes]]
-    ) -> DirectAnswer:
-        built = self._client.build_request(request.method, url, headers=headers, content=request.body)
-        response = await self._transport.handle_async_request(built)  # `send` would log the URL
-        answer: DirectAnswer = response.extensions[ANSWER]
-        return answer
+        """Take no more requests; a lent client is not ours to close."""
+        self._closed = True
+        await trio.lowlevel.checkpoint()
 
     async def _stock(
         self,
@@ -98,6 +85,7 @@ class HTTPTransport:
         return answer
 
 
+@lru_cache(maxsize=64)  # parsing one is a tenth of a request's start, and most are asked for again
 def _checked_url(url: str) -> httpx.URL:
     """Return *url*, parsed. ProviderError (malformed): nothing can be sent there; quotes it scrubbed."""
     try:

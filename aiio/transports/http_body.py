@@ -28,7 +28,7 @@ _PIECE = 64 << 10  # bytes that gzip may produce at a time
 class BodyDecoder:
     """Until-close: every byte belongs to the body, and the end of the stream is its end."""
 
-    done = False
+    done: bool = False
     """The body is complete; bytes fed after that are not part of it."""
     broken: str | None = None
     """Why no more bytes of the body can be had: what the peer did wrong, in words that follow its name."""
@@ -47,7 +47,7 @@ class LengthDecoder(BodyDecoder):
 
     def __init__(self, length: int) -> None:
         self._length = self._missing = length
-        self.done = not length
+        self.done: bool = not length
 
     def feed(self, data: bytes) -> bytes:
         """Return the body bytes in *data*, maybe none."""
@@ -61,7 +61,9 @@ class LengthDecoder(BodyDecoder):
         """Take note that the stream ended: too early, unless the body is done."""
         if not self.done:
             got = self._length - self._missing
-            self.broken = f"closed the connection after {got} of {self._length} bytes of the answer"
+            self.broken: str | None = (
+                f"closed the connection after {got} of {self._length} bytes of the answer"
+            )
 
 
 class ChunkedDecoder(BodyDecoder):
@@ -154,7 +156,7 @@ class ChunkedDecoder(BodyDecoder):
 
     def _keep_trailer(self, rest: bytes) -> None:
         if b"\n" in rest or len(rest) > _MAX_LINE:
-            self.broken = "sent a malformed trailer"
+            self.broken: str | None = "sent a malformed trailer"
         else:
             self._pending = rest
 

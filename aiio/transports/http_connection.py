@@ -16,7 +16,6 @@ from .base import TransportRequest
 from .framing import Framer, FrameTooLong, NDJSONDecoder, SSEDecoder, WholeBody
 from .http_body import GzipDecoder, UnknownCoding, content_decoder
 from .http_errors import cut_off, scrubbed_url
-from .http_headers import lower_cased
 
 ERROR_BODY_SECONDS = 5.0
 """How long the body of an error answer is waited for; its status is known already."""
@@ -31,7 +30,8 @@ class Answer(Protocol):
 
     status: int
     reason: str
-    headers: list[tuple[bytes, bytes]]
+    headers: Mapping[str, str]
+    """Names lower-cased."""
     decoded: bool
     """The content coding has been taken off already."""
     peer: str
@@ -56,7 +56,7 @@ class HTTPConnection:
     def __init__(
         self, answer: Answer, headers: Mapping[str, str], framer: Framer, gzip: GzipDecoder | None, limit: int
     ) -> None:
-        self.status = answer.status
+        self.status: int = answer.status
         self.headers = headers
         self._answer = answer
         self._framer = framer
@@ -158,7 +158,7 @@ async def connection_for(answer: Answer, request: TransportRequest) -> HTTPConne
 
     Cancellation: the answer stays open; closing it is the caller's, whatever is raised.
     """
-    headers = lower_cased(answer.headers)
+    headers = answer.headers
     if not 200 <= answer.status <= 299:
         raise await _status_error(answer, headers, request.max_error_bytes)
     content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -177,7 +177,7 @@ async def connection_for(answer: Answer, request: TransportRequest) -> HTTPConne
     return HTTPConnection(answer, headers, framer, gzip, request.max_response_bytes)
 
 
-async def _status_error(answer: Answer, headers: dict[str, str], limit: int) -> HttpStatusError:
+async def _status_error(answer: Answer, headers: Mapping[str, str], limit: int) -> HttpStatusError:
     if 300 <= answer.status <= 399 and "location" in headers:
         target = scrubbed_url(headers["location"])
         text = f"redirect to {target} (not followed)"
@@ -186,14 +186,14 @@ async def _status_error(answer: Answer, headers: dict[str, str], limit: int) -> 
     return HttpStatusError(answer.status, answer.reason, body, headers)
 
 
-async def _html_error(answer: Answer, headers: dict[str, str], limit: int) -> ProviderError:
+async def _html_error(answer: Answer, headers: Mapping[str, str], limit: int) -> ProviderError:
     page = await _read_error_body(answer, headers, limit)
     words = " ".join(html.unescape(_TAGS.sub(" ", page)).split())
     text = f"{answer.peer} answered with an HTML page instead of a stream: {words[:200]}".rstrip(": ")
     return ProviderError(ErrorKind.PROVIDER, text, phase="head", status=answer.status)
 
 
-async def _read_error_body(answer: Answer, headers: dict[str, str], limit: int) -> str:
+async def _read_error_body(answer: Answer, headers: Mapping[str, str], limit: int) -> str:
     """Return what of the body comes in time and fits; of one that stalls or breaks, what came before."""
     body = bytearray()
     with trio.move_on_after(ERROR_BODY_SECONDS):

@@ -1,15 +1,14 @@
-"""The fast path: an httpx transport that opens one connection for one request and reads it itself.
+"""The fast path: one connection for one request, which writes the request and reads the answer itself.
 
-httpx stays the face: it builds the request and hands it to `DirectTransport`. The request is written and
-the response head is read by h11; the body goes past both of them, see http_body.py.
+httpx parses the URL, h11 reads the response head; the body goes past both of them, see http_body.py.
 There is no pool: the connection ends with the answer.
 """
 
 from __future__ import annotations
 
-import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 import h11
 import httpx
@@ -20,26 +19,25 @@ from aiio.env.errors import ProviderError
 from .base import checkpoint_with_data
 from .http_body import BodyDecoder, body_decoder
 from .http_errors import cut_off, fault, peer_name
-from .http_socket import ByteStream, PlainStream, TLSStream
+from .http_headers import lower_cased
+from .http_socket import ByteStream, PlainStream, TLSStream, connect
 
 MAX_HEAD = 64 << 10
 """Bytes of a response head."""
-ANSWER = "aiio.answer"
-"""The response extension that holds the `DirectAnswer`."""
 
 
-class DirectAnswer(httpx.AsyncByteStream):
+class DirectAnswer:
     """The open answer on its own connection; see `Answer` in http_connection.py."""
 
     def __init__(
         self, head: h11.Response, decoder: BodyDecoder, stream: ByteStream, leftover: bytes, peer: str
     ) -> None:
-        self.status = head.status_code
-        self.reason = bytes(head.reason).decode("latin-1")
-        self.headers: list[tuple[bytes, bytes]] = list(head.headers)
+        self.status: int = head.status_code
+        self.reason: str = bytes(head.reason).decode("latin-1")
+        self.headers: Mapping[str, str] = lower_cased(head.headers)
         self.decoded = False
         self.peer = peer
-        self.bytes_received = 0
+        self.bytes_received: int = 0
         self._decoder = decoder
         self._stream = stream
         self._leftover = leftover  # came with the head
@@ -77,7 +75,7 @@ class DirectAnswer(httpx.AsyncByteStream):
             raise cut_off(text, phase="body", bytes_received=self.bytes_received)
 
 
-class DirectTransport(httpx.AsyncBaseTransport):
+class DirectClient:
     """One connection per request, without timers: limits are the caller's cancel scopes.
 
     Args:
@@ -87,38 +85,44 @@ class DirectTransport(httpx.AsyncBaseTransport):
     def __init__(self, ssl_context: Callable[[], ssl.SSLContext]) -> None:
         self._ssl_context = ssl_context
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send *request*; the response's extension `ANSWER` is the answer itself.
+    async def open(
+        self, method: str, url: httpx.URL, headers: list[tuple[bytes, bytes]], body: bytes | None
+    ) -> DirectAnswer:
+        """Send a request and return its answer, of which the head has been read.
+
+        Args:
+          method: upper case.
+          url: absolute, http or https.
+          headers: as `wire_headers` made them.
+          body: None: the request has none.
 
         Raises:
           ProviderError: with `detail["phase"]` resolve, connect, tls, send or head.
 
         Cancellation: the socket is closed.
         """
-        url = request.url
-        host = url.raw_host.decode("ascii")
-        port = url.port or (443 if url.scheme == "https" else 80)
         peer = peer_name(url)
-        writer = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
-        data = _request_bytes(writer, request, await request.aread(), peer)
-        stream = await self._connect(host, port, peer, tls=url.scheme == "https")
         try:
-            head = await exchange(stream, writer, data, peer)
+            parser = _head_parser(method)
+        except h11.LocalProtocolError as exc:
+            raise fault(exc, phase="send", peer=peer) from exc
+        data = _request_bytes(method, url, headers, body)
+        stream = await self._connect(url, peer)
+        try:
+            head = await exchange(stream, parser, data, peer)
         except BaseException:
             stream.close()
             raise
-        decoder = body_decoder(request.method.encode("ascii"), head)
-        answer = DirectAnswer(head, decoder, stream, writer.trailing_data[0], peer)
-        # Without the target of a redirect, httpx has nothing to parse, and nothing to fail on.
-        headers = [(name, value) for name, value in answer.headers if name != b"location"]
-        return httpx.Response(answer.status, headers=headers, stream=answer, extensions={ANSWER: answer})
+        decoder = body_decoder(method.encode("ascii"), head)
+        return DirectAnswer(head, decoder, stream, parser.trailing_data[0], peer)
 
-    async def _connect(self, host: str, port: int, peer: str, *, tls: bool) -> ByteStream:
+    async def _connect(self, url: httpx.URL, peer: str) -> ByteStream:
+        host = url.raw_host.decode("ascii")
+        tls = url.scheme == "https"
         try:
-            tcp = await trio.open_tcp_stream(host, port)
+            plain = PlainStream(await connect(host, url.port or (443 if tls else 80)))
         except (OSError, UnicodeError) as exc:
             raise fault(exc, phase="connect", peer=peer) from exc
-        plain = PlainStream(socket.socket(fileno=tcp.socket.detach()))
         if not tls:
             return plain
         try:
@@ -135,18 +139,36 @@ class DirectTransport(httpx.AsyncBaseTransport):
         return stream
 
 
-def _request_bytes(writer: h11.Connection, request: httpx.Request, body: bytes, peer: str) -> bytes:
-    try:
-        pieces = [
-            writer.send(
-                h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
-            ),
-            *(writer.send_with_data_passthrough(h11.Data(data=body)) or []),
-            writer.send(h11.EndOfMessage()),
-        ]
-    except h11.LocalProtocolError as exc:
-        raise fault(exc, phase="send", peer=peer) from exc
-    return b"".join(piece for piece in pieces if piece)
+def _head_parser(method: str) -> h11.Connection:
+    """Return what reads the response head.
+
+    h11 is told of the method alone, which decides how an answer is to be read. The request itself is written
+    by `_request_bytes`: its headers were checked before, and more strictly, by `wire_headers`.
+    """
+    parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
+    parser.send(_asked(method))
+    parser.send(_ALL_SENT)
+    return parser
+
+
+@lru_cache
+def _asked(method: str) -> h11.Request:
+    return h11.Request(method=method, target="/", headers=[("Host", "")])
+
+
+_ALL_SENT = h11.EndOfMessage()
+
+
+def _request_bytes(
+    method: str, url: httpx.URL, headers: list[tuple[bytes, bytes]], body: bytes | None
+) -> bytes:
+    lines = [b"%s %s HTTP/1.1" % (method.encode("ascii"), url.raw_path)]
+    if not any(name.lower() == b"host" for name, _ in headers):
+        lines.append(b"Host: " + url.netloc)
+    lines += [b"%s: %s" % header for header in headers]
+    if body is not None or method in ("POST", "PUT", "PATCH"):
+        lines.append(b"Content-Length: %d" % len(body or b""))
+    return b"\r\n".join([*lines, b"", body or b""])
 
 
 async def exchange(stream: ByteStream, writer: h11.Connection, data: bytes, peer: str) -> h11.Response:

@@ -9,6 +9,7 @@ face. TLS is an `ssl.SSLObject` between memory BIOs, fed from that same read: tw
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import ssl
 from typing import Protocol
@@ -72,6 +73,7 @@ class PlainStream:
         with contextlib.suppress(BlockingIOError):
             while self._unsent:
                 self._unsent = self._unsent[self._sock.send(self._unsent) :]
+            self._unsent = _NOTHING  # an empty view would keep all that was sent
         return not self._unsent
 
     async def wait_writable(self) -> None:
@@ -105,6 +107,41 @@ class PlainStream:
         if self._sock.fileno() >= 0:
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
+
+
+async def connect(host: str, port: int) -> socket.socket:
+    """Return a TCP connection. OSError, UnicodeError: there is none to be had.
+
+    To a name it is made by trio, which looks it up and races its addresses; an address has one way to it.
+
+    Cancellation: the socket is closed.
+    """
+    family = _family(host)
+    if family is None:
+        stream = await trio.open_tcp_stream(host, port)
+        return socket.socket(fileno=stream.socket.detach())
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with contextlib.suppress(BlockingIOError):
+            sock.connect((host, port))
+        await trio.lowlevel.wait_writable(sock)
+        if code := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            raise OSError(code, os.strerror(code))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _family(host: str) -> socket.AddressFamily | None:
+    """Return the family of an address; None: *host* is a name."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError, UnicodeError):
+            socket.inet_pton(family, host)
+            return family
+    return None
 
 
 class TLSStream:
@@ -181,6 +218,7 @@ class TLSStream:
             elif self._plaintext:
                 self._plaintext = self._plaintext[self._tls.write(self._plaintext[:_TLS_PIECE]) :]
             else:
+                self._plaintext = _NOTHING
                 return True
         return False
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from aiio.env.errors import ErrorKind, ProviderError
 
 from .base import TransportRequest
 from .http_errors import Phase, fault, peer_name, scrubbed_url
+from .http_headers import lower_cased
 
 CLOSE_SECONDS = 5.0
 """How long closing may take: the library's own clean-up, which is shielded in it."""
@@ -62,12 +63,12 @@ class StockAnswer:
     """
 
     def __init__(self, client: LentClient, request: TransportRequest, peer: str, *, owned: bool) -> None:
-        self.status = 0
-        self.reason = ""
-        self.headers: list[tuple[bytes, bytes]] = []
-        self.decoded = False
+        self.status: int = 0
+        self.reason: str = ""
+        self.headers: Mapping[str, str] = {}
+        self.decoded: bool = False
         self.peer = peer
-        self.bytes_received = 0
+        self.bytes_received: int = 0
         self._client, self._request, self._owned = client, request, owned
         self._fault: ProviderError | None = None
         self._head_came, self._finished = trio.Event(), trio.Event()
@@ -148,7 +149,7 @@ class StockAnswer:
 
     def _take_head(self, response: LentResponse) -> None:
         self.reason = response.reason_phrase
-        self.headers = [(name.lower(), value) for name, value in response.headers.raw]
+        self.headers = lower_cased(response.headers.raw)
         self.decoded = response.is_stream_consumed
         self.status = response.status_code
         self._head_came.set()

@@ -7,7 +7,7 @@ handshake first: a refusal never reaches the library, which would buffer its bod
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import h11
@@ -17,6 +17,7 @@ from aiio.env.errors import ProviderError
 
 from .http_body import body_decoder
 from .http_errors import cut_off, fault
+from .http_headers import lower_cased
 from .ws_connect import MAX_HEAD, READ_SIZE
 
 _CLOSE, _PONG = 0x88, 0x8A  # first bytes of whole control frames
@@ -41,10 +42,10 @@ class Wire(trio.abc.Stream):
         self._room = trio.Event()
         self._room.set()
         self._accepted = False
-        self.bytes_received = 0
+        self.bytes_received: int = 0
         """After the handshake."""
-        self.pongs_sent = 0
-        self.idle = False
+        self.pongs_sent: int = 0
+        self.idle: bool = False
         """Nothing of what was read is still to be dispatched."""
         self.refusal: Refusal | None = None
         """The answer to a handshake that was refused; its body is still to be read."""
@@ -52,11 +53,11 @@ class Wire(trio.abc.Stream):
         """Why there was no answer to the handshake."""
         self.broken: Exception | None = None
         """What the stream raised; None after a mere end."""
-        self.torn = False
+        self.torn: bool = False
         """A message was cut in the middle: nothing more can be sent."""
         self.leaving = False
         """We are closing: the reader must come to the peer's answer, whatever waits."""
-        self.closed = False
+        self.closed: bool = False
         self.goodbye: bytes | None = None
         """What was sent in a close frame: the code, two bytes, and the reason."""
 
@@ -168,12 +169,12 @@ class Refusal:
     """A response that is no WebSocket; see `Answer` in http_connection.py."""
 
     def __init__(self, head: h11.Response, stream: trio.abc.Stream, leftover: bytes, peer: str) -> None:
-        self.status = head.status_code
-        self.reason = bytes(head.reason).decode("latin-1")
-        self.headers: list[tuple[bytes, bytes]] = list(head.headers)
+        self.status: int = head.status_code
+        self.reason: str = bytes(head.reason).decode("latin-1")
+        self.headers: Mapping[str, str] = lower_cased(head.headers)
         self.decoded = False
         self.peer = peer
-        self.bytes_received = 0
+        self.bytes_received: int = 0
         self._decoder = body_decoder(b"GET", head)
         self._stream = stream
         self._leftover = leftover  # came with the head

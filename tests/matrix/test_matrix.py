@@ -19,7 +19,7 @@ from aiio.io import state
 from aiio.io.answer import Answer
 from aiio.io.state import Cause
 from aiio.transports.framing import SSEDecoder
-from aiio.transports.http_direct import DirectTransport
+from aiio.transports.http_direct import DirectClient
 from aiio.transports.http_socket import PlainStream
 from aiio.transports.ws_connection import WebSocketConnection
 
@@ -111,15 +111,15 @@ def a_socket_stays_open() -> Iterator[None]:
 
 @contextlib.contextmanager
 def a_refused_request_is_sent_again() -> Iterator[None]:
-    exchange = DirectTransport.handle_async_request
+    once = DirectClient.open
 
-    async def twice(self: DirectTransport, request: Any) -> Any:
+    async def twice(self: DirectClient, *request: Any) -> Any:
         try:
-            return await exchange(self, request)
+            return await once(self, *request)
         except ProviderError:
-            return await exchange(self, request)
+            return await once(self, *request)
 
-    with _patched(DirectTransport, "handle_async_request", twice):
+    with _patched(DirectClient, "open", twice):
         yield
 
 
