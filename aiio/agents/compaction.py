@@ -5,7 +5,7 @@
 
 Nothing is lost. What leaves the context stays beside it in a record of the type `compacted`, which is never
 sent and which a session file keeps like any other. A summary that fails (the provider's fault, a limit, an
-answer cut short, a disk that is full) leaves the context as it was. Source: spec/io.md A16, "Compaction".
+answer cut short, a disk that is full) leaves the context as it was.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class WindowKeeper:
         self._warned: set[Full] = set()
         self._tried_in_vain = False
         self._began = False
-        self.compactions = 0
+        self.compactions: int = 0
         """Summaries that took the place of what was said."""
 
     async def look(self) -> None:

@@ -190,7 +190,7 @@ class Fleet:
             await run.ended.wait()
 
     def kill_nowait(self, key: str | None = None, reason: str | None = None) -> list[AgentRun]:
-        """Do what `kill` does without waiting; returns the runs it stopped."""
+        """Do what `kill` does without waiting; returns the runs it stopped. ValueError: no such key, ever."""
         if key is not None and key not in self._keys:
             raise ValueError(f"there is no agent with the key {key!r}")
         chosen = [entry for entry in self._working.values() if key in (None, entry.key)]

@@ -28,7 +28,7 @@ class ContextGuard:
     event `context_full`; then the model is asked for a summary, which takes the place of what was said
     (`compact`).
 
-    Shares are of the window; a number above 1 is percent. Source: spec/io.md A15, "Policies".
+    Shares are of the window; a number above 1 is percent.
 
     Raises:
       TypeError, ValueError: a share that is none.

@@ -80,9 +80,9 @@ class AgentRun:
         """The terminal event that its callback has not got yet."""
         self.terminal: Terminal | None = None
         """Of the last request; None before the first one ended."""
-        self.rounds = 0
-        self.phase = Phase.ASKING
-        self.ended = trio.Event()
+        self.rounds: int = 0
+        self.phase: Phase = Phase.ASKING
+        self.ended: trio.Event = trio.Event()
 
     @property
     def usage(self) -> Usage | None:

@@ -69,11 +69,11 @@ class Spending:
         self._agent = agent
         self._budget = agent._budget or Budget()
         self._to_price: list[Usage] = []
-        self.deadline = trio.current_time() + self._budget.seconds
+        self.deadline: float = trio.current_time() + self._budget.seconds
         """On trio's clock."""
         self.usage: Usage | None = None
         self.cost: float | None = None
-        self.unpriced = 0
+        self.unpriced: int = 0
 
     def book(self, terminal: Terminal) -> None:
         """Count a request that has ended. Its price comes with `price_all`."""

@@ -89,5 +89,7 @@ class ContextBuildError(ValueError):
         self.max_input_chars = max_input_chars
         self.input_tokens = input_tokens
         self.max_input_tokens = max_input_tokens
-        self.fragment_usage = None if fragment_usage is None else tuple(fragment_usage)
+        self.fragment_usage: tuple[FragmentUsage, ...] | None = (
+            None if fragment_usage is None else tuple(fragment_usage)
+        )
         """Where the input comes from, when it is too large."""

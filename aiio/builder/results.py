@@ -56,8 +56,9 @@ class FragmentUsage:
     trust: Trust
     lifetime: Lifetime
     chars: int
-    """Of its own text, without the blank line that may stand before it."""
+    """Of its own text in the builder's `CharUnit`, without the blank line that may stand before it."""
     max_chars: float
+    """Likewise: what it may have."""
     message_count: int
     """Messages that begin with it: 0 for a text that joined the one before."""
     tokens: int | None

@@ -41,9 +41,9 @@ class Allowance:
         self._tokens = 0
         self.cost: float | None = None
         """USD so far, as far as it is known; None: nothing is."""
-        self.unpriced = 0
+        self.unpriced: int = 0
         """Requests whose price nobody knows."""
-        self.deadline = math.inf
+        self.deadline: float = math.inf
         """When the time is up, on trio's clock."""
         self._time_is_up = False
 

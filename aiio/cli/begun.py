@@ -37,7 +37,7 @@ class Begun:
         with contextlib.suppress(OSError):
             self._take_up()
         self._open = Counter({key: times for key, times in self._open.items() if key not in done})
-        self.lost = Counter(self._open)
+        self.lost: Counter[str] = Counter(self._open)
         """How often each prompt was in flight when a run died, since its last result."""
 
     def begin(self, key: str) -> None:

@@ -19,6 +19,7 @@ from aiio.context.events import Error
 from aiio.context.store import Context
 from aiio.context.types import MessageType, user_message
 from aiio.context.validate import is_message
+from aiio.env.env import Env
 from aiio.env.errors import ProviderError
 
 from .ask import lost_code
@@ -77,11 +78,11 @@ class Chat:
         self, session: Session, options: ChatOptions, out: Output, context: Context, lines: Lines
     ) -> None:
         self.session = session
-        self.env = session.env
+        self.env: Env = session.env
         self.context = context
         self.lines = lines
-        self.model = ""
-        self.over = False
+        self.model: str = ""
+        self.over: bool = False
         """Set to leave."""
         self._options = options
         self._out = out

@@ -58,7 +58,7 @@ class PlainLines:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self.by_hand = os.isatty(fd)
+        self.by_hand: bool = os.isatty(fd)
         self._waits = not stat.S_ISREG(os.fstat(fd).st_mode)  # a file is always ready, and epoll refuses it
         self._pending = b""
         self._ended = False

@@ -20,7 +20,7 @@ class Trouble(Exception):
         super().__init__(verdict)
         self.name = name
         self.kind = kind
-        self.verdict = " ".join(verdict.split())
+        self.verdict: str = " ".join(verdict.split())
         self.advice = advice
 
     @classmethod

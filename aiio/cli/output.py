@@ -74,7 +74,7 @@ class Output:
 
     def __init__(self, fd: int, *, terminal: bool | None = None) -> None:
         self._fd = fd
-        self.terminal = os.isatty(fd) if terminal is None else terminal
+        self.terminal: bool = os.isatty(fd) if terminal is None else terminal
         self._waits = not stat.S_ISREG(os.fstat(fd).st_mode)  # a file is always ready, and epoll refuses it
         self._patience = math.inf  # trio time
         self._waiting: trio.CancelScope | None = None

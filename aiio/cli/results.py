@@ -28,13 +28,13 @@ class ResultsFile:
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         self._fd = fd
-        self.regular = stat.S_ISREG(os.fstat(fd).st_mode)
+        self.regular: bool = stat.S_ISREG(os.fstat(fd).st_mode)
         """Whether it is a file, which can be read back and mended; a pipe or a device can't."""
         self.done: set[str] = set()
         """Keys whose last line says `done`."""
         self.failed: set[str] = set()
         """Keys whose last line says something else."""
-        self.repaired = False
+        self.repaired: bool = False
         """Whether a torn last line was cut off."""
 
     def append(self, line: bytes) -> None:
@@ -128,7 +128,7 @@ class Rescue:
         self._fd: int | None = None
         self.path: str | None = None
         """The file; None: there is none."""
-        self.lines = 0
+        self.lines: int = 0
         """How many were taken."""
 
     def append(self, line: bytes) -> None:

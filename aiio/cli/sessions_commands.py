@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -14,7 +14,7 @@ from .models import LimitOptions, parse_settings
 from .output import Output
 from .session import Session
 
-dir_option = click.option(
+dir_option: Final = click.option(
     "--dir", metavar="FOLDER", help="The folder of sessions [default: setting `sessions`, or the user's own]."
 )
 _json = click.option("--json", "json_lines", is_flag=True, help="Print lines of JSON.")

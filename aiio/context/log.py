@@ -10,13 +10,15 @@ import logging
 from functools import cache
 from typing import Any
 
+_STANDARD = logging.getLogger("aiio")
+
 
 @cache
 def _quiet() -> Any:
     import structlog
 
     return structlog.wrap_logger(
-        logging.getLogger("aiio"),
+        _STANDARD,
         processors=[structlog.stdlib.filter_by_level, structlog.stdlib.render_to_log_kwargs],
         wrapper_class=structlog.stdlib.BoundLogger,
     )
@@ -26,7 +28,7 @@ def is_info_heard() -> bool:
     """Tell whether a line of level info may go anywhere, for who has much to put together for it."""
     import structlog
 
-    return structlog.is_configured() or logging.getLogger("aiio").isEnabledFor(logging.INFO)
+    return structlog.is_configured() or _STANDARD.isEnabledFor(logging.INFO)
 
 
 def get_logger() -> Any:

@@ -1,4 +1,4 @@
-"""One request at a time: `IO`, its limits, and what provider authors need beside it (seed 004)."""
+"""One request at a time: `IO`, its limits, and what provider authors need beside it."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class DefaultConnection:
         return f"<DefaultConnection {self._env.scrub(self.url)} {state}>"
 
     async def aclose(self) -> None:
-        """Do what `default_close` does."""
+        """Do what `default_close` does, also when it is cancelled."""
         await default_close(self)
 
     def check_open(self) -> None:
@@ -68,7 +68,10 @@ class DefaultConnection:
             raise trio.ClosedResourceError("this connection was closed; make a new one")
 
     async def open(self, body: bytes | None) -> None:
-        """Send the request, and wait for the response head. Raises what `default_send_body` raises."""
+        """Send the request, and wait for the response head.
+
+        Errors and cancellation: as `default_send_body`.
+        """
         env = self._env
         headers = dict(self.headers)
         if body is not None and "content-type" not in map(str.lower, headers):
@@ -91,7 +94,10 @@ class DefaultConnection:
             raise self._scrubbed(exc) from None  # the original may quote a credential
 
     async def receive(self) -> None:
-        """Take what one read of the socket brings, or note that the answer has ended."""
+        """Take what one read of the socket brings, or note that the answer has ended.
+
+        Cancellation: nothing is lost; call again.
+        """
         assert self.response is not None  # `default_read` looked
         try:
             frames = await self.response.receive()
@@ -185,7 +191,8 @@ def default_connect(
 async def default_send(connection: DefaultConnection, msg: Any) -> None:
     """Send *msg*: a list or tuple is `[headers, body]`, anything else the body alone.
 
-    Raises and leaves behind what `default_send_body` does; malformed, too, for headers that are no mapping.
+    Raises what `default_send_body` does; malformed, too, for headers that are no mapping.
+    Cancellation: as there.
     """
     headers, body = split_request(msg)
     await default_send_headers(connection, headers)

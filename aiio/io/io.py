@@ -193,7 +193,10 @@ class IO:
             self._own[key] = value
 
     async def auth_set(self, auth: Any, scope: str | None = None) -> None:
-        """Store credentials for this IO's endpoint: `env.auth_set(endpoint, auth, scope)`."""
+        """Store credentials for this IO's endpoint: `env.auth_set(endpoint, auth, scope)`.
+
+        Cancellation: whole or not at all. Always a checkpoint.
+        """
         await self.env.auth_set(self.endpoint_name, auth, scope)
 
     # -- requests ---------------------------------------------------------------------------------

@@ -159,7 +159,6 @@ class Request:
             self.settled.set()
         try:
             if interrupted is not None:
-                await trio.lowlevel.checkpoint_if_cancelled()  # raises anew what came from outside
                 raise interrupted
             return terminal
         finally:
@@ -181,16 +180,17 @@ class Request:
             io.env.ledger.release(io)
 
     def _interruption(self, exc: BaseException) -> BaseException | None:
-        """Note what left the nursery; return it if it must go on to the caller."""
+        """Note what left the nursery; return what of it must go on to the caller."""
         found = leaves(exc)
-        urgent = [leaf for leaf in found if not isinstance(leaf, Exception | trio.Cancelled)]
+        cancelled = [leaf for leaf in found if isinstance(leaf, trio.Cancelled)]
         faults = [leaf for leaf in found if isinstance(leaf, Exception)]
+        urgent = [leaf for leaf in found if leaf not in cancelled and leaf not in faults]
         if urgent:
             self._note(Cause.OUTER)
             return urgent[0]
         if faults:  # a bug of the transport, reported like any other plug-in's
             self._note(Cause.FAULT, fault=plugin_fault("transport", faults[0]))
-        return None if len(faults) == len(found) else exc
+        return cancelled[0] if cancelled else None
 
     async def _attempts(self, nursery: trio.Nursery) -> None:
         """Make the request, and once more if a refused credential has changed meanwhile."""

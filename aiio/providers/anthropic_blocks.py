@@ -56,9 +56,9 @@ class OpenBlock(ABC):
     """The event of a piece that is `direct`."""
 
     def __init__(self, take_index: Callable[[], int]) -> None:
-        self.take_index = take_index
-        self.index = -1
-        self.direct = False
+        self.take_index: Callable[[], int] = take_index
+        self.index: int = -1
+        self.direct: bool = False
         """Whether a piece can become its event as it is: the block has begun, and nothing is held back."""
 
     @abstractmethod
@@ -100,10 +100,10 @@ class _ProseBlock(OpenBlock):
 
     def _begun(self, out: Out) -> Prose:
         if self.prose is None:
-            self.index = self.take_index()
+            self.index: int = self.take_index()
             self.prose = Prose(self.kind, self.index)
             out.append(self.prose.start())
-            self.direct = True
+            self.direct: bool = True
         return self.prose
 
     def write(self, text: str, out: Out) -> None:
@@ -198,7 +198,7 @@ class CallBlock(OpenBlock):
         self._streamed = False
         call_id, name = block.get("id"), block.get("name")
         self._named = isinstance(name, str) and name != ""
-        self.index = take_index()
+        self.index: int = take_index()
         out.append(
             ToolCallStart(
                 self.index,
@@ -217,7 +217,7 @@ class CallBlock(OpenBlock):
         whole, self._held = hold_back(self._held + text)
         if whole:
             out.append(ToolCallDelta(self.index, whole))
-        self.direct = not self._held
+        self.direct: bool = not self._held
 
     def stop(self, out: Out, *, cut: bool = False) -> None:
         self._release_half(out)
@@ -247,7 +247,7 @@ class ServerBlock(OpenBlock):
 
     def __init__(self, take_index: Callable[[], int], block: dict[str, Any], out: Out) -> None:
         super().__init__(take_index)
-        self.index = take_index()
+        self.index: int = take_index()
         self._item = {**block}
         self._pieces: list[str] = []
 

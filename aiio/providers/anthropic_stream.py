@@ -55,7 +55,7 @@ class Answer:
     """What is known of one answer so far. `take` each native message, then `finish` or `abandon`."""
 
     def __init__(self) -> None:
-        self.ended = False
+        self.ended: bool = False
         """The terminal event is out."""
         self.reason: str | None = None
         """The first stop reason; it decides."""

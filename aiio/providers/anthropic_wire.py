@@ -50,8 +50,8 @@ class Event:
     __slots__ = ("fault", "value")
 
     def __init__(self, value: dict[str, Any], fault: Any = None) -> None:
-        self.value = value
-        self.fault = fault
+        self.value: dict[str, Any] = value
+        self.fault: Any = fault
         """The object, or what else came under the name of an error."""
 
 

@@ -127,7 +127,7 @@ class Provider(EndpointHooks):
             cls.translate_all = Provider.translate_all  # type: ignore[method-assign]
 
     def __init__(self, url: str, io: ProviderIO) -> None:
-        self.base_url = url.rstrip("/")
+        self.base_url: str = url.rstrip("/")
         self.io = io
 
     @property
@@ -140,7 +140,8 @@ class Provider(EndpointHooks):
     def request(self, context: Sequence[Message], io: ProviderIO) -> tuple[Mapping[str, Any], Any]:
         """Return (headers, body) for *context*: valid messages only, records and empty ones left out.
 
-        The messages belong to the caller: read, never changed. The body is JSON data, or None.
+        The messages belong to the caller: read, never changed. The body is JSON data, or None. By default a
+        TypeError: a dialect has to have it.
         """
         raise TypeError(f"provider {self.name or type(self).__name__!r} has no request()")
 
@@ -153,7 +154,10 @@ class Provider(EndpointHooks):
         return {}
 
     def translate(self, native: Any, state: Any, io: ProviderIO) -> Events:
-        """Return the events that *native* stands for. ValueError: it makes no sense."""
+        """Return the events that *native* stands for. ValueError: it makes no sense.
+
+        By default a TypeError: a dialect has to have it.
+        """
         raise TypeError(f"provider {self.name or type(self).__name__!r} has no translate()")
 
     def translate_all(self, frames: Iterable[bytes], state: Any, io: ProviderIO) -> Events:

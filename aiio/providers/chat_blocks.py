@@ -60,9 +60,9 @@ class Prose:
     __slots__ = ("held", "index", "kind")
 
     def __init__(self, kind: str, index: int) -> None:
-        self.kind = kind
-        self.index = index
-        self.held = ""
+        self.kind: str = kind
+        self.index: int = index
+        self.held: str = ""
 
     def start(self) -> ResponseEvent:
         return ThinkingStart(self.index) if self.kind == THINKING else TextStart(self.index)
@@ -137,14 +137,14 @@ class OpenCall:
     __slots__ = ("arguments", "begun", "early", "held", "id", "index", "metadata", "name")
 
     def __init__(self) -> None:
-        self.index = -1  # until its start is out
-        self.begun = False
+        self.index: int = -1  # until its start is out
+        self.begun: bool = False
         """Whether any of the arguments came."""
-        self.id = ""
-        self.name = ""
+        self.id: str = ""
+        self.name: str = ""
         self.early: list[str] = []
         """Pieces that came before the name."""
-        self.held = ""
+        self.held: str = ""
         self.arguments: Any = msgspec.UNSET
         """The whole value, when the server sent it as such."""
         self.metadata: dict[str, Any] = {}
@@ -246,8 +246,8 @@ class Audio:
     __slots__ = ("facts", "index", "mimetype", "pieces")
 
     def __init__(self, mimetype: str) -> None:
-        self.mimetype = mimetype
-        self.index = -1
+        self.mimetype: str = mimetype
+        self.index: int = -1
         self.pieces: list[str] = []
         self.facts: dict[str, Any] = {}
         """`audio_id`, `expires_at`."""

@@ -44,7 +44,7 @@ class Answer:
 
     def __init__(self, quirks: Quirks, audio_mimetype: str = "audio/wav") -> None:
         self._quirks = quirks
-        self.ended = False
+        self.ended: bool = False
         """The terminal event is out."""
         self.reason: str | None = None
         """The first finish reason; it decides."""
@@ -58,9 +58,9 @@ class Answer:
         self._next_index = 0
         self._prose: Prose | None = None
         self._worked = False  # this chunk added to the answer, whether or not it made an event
-        self.text_at = -1
+        self.text_at: int = -1
         """Index of the open text block while plain text may go straight into it, else -1."""
-        self.repeated = RepeatedFrames("content", read_plain)
+        self.repeated: RepeatedFrames = RepeatedFrames("content", read_plain)
         """Frames that only add to that block."""
         self._details = Details()  # for the block that ends next
         self._calls = Calls()

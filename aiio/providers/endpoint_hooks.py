@@ -2,7 +2,6 @@
 
 Every hook has a default. They are class methods, because there is no request and no `IO`; what talks to a
 server is async and gets an `Access`, which carries what is asked, so that a dialect opens no sockets itself.
-Source: spec/io.md A12.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class LiveAnswer(Answer):
         elif called or content.get(COMPLETE) is True:
             if why := text_of(content, "turnCompleteReason"):
                 self._facts["turn_complete_reason"] = why
-            self.reason = CALLS if called else COMPLETE
+            self.reason: str | None = CALLS if called else COMPLETE
             for event in self.finish():
                 if isinstance(event, Done):
                     event.finish = _FINISH[self.reason]

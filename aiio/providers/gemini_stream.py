@@ -108,7 +108,7 @@ class Answer:
     """What is known of one answer so far. `take` each native message, then `finish` or `abandon`."""
 
     def __init__(self) -> None:
-        self.ended = False
+        self.ended: bool = False
         """The terminal event is out."""
         self.reason: str | None = None
         """The first finish reason."""
@@ -119,11 +119,11 @@ class Answer:
         self._facts: dict[str, Any] = {}
         self._next_index = 0
         self._prose: Prose | None = None
-        self.open_at = -1
+        self.open_at: int = -1
         """Index of the open block of prose while plain text may go straight into it, else -1."""
-        self.open_thought = False
+        self.open_thought: bool = False
         """Whether that block is thinking."""
-        self.length = 0
+        self.length: int = 0
         """Characters written into the open block."""
         self._signed: dict[str, Any] = {}  # its signature, and where that belongs
         self._notes: dict[str, Any] = {}  # for the text block that ends next

@@ -6,7 +6,7 @@ else is plain JSON data, read tolerantly, in a list: without `alt=sse` an answer
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -53,7 +53,7 @@ class Plain(msgspec.Struct, gc=False):
     promptFeedback: None = None
 
 
-read_plain = msgspec.json.Decoder(Plain).decode
+read_plain: Final = msgspec.json.Decoder(Plain).decode
 """Return the `Plain` message in a frame. ValueError: it is not that plain; `read_frame` knows what it is."""
 
 

@@ -57,16 +57,16 @@ class Answer:
     """What is known of one answer so far. `take` each line, then `finish`, or `abandon` if it was cut."""
 
     def __init__(self) -> None:
-        self.ended = False
+        self.ended: bool = False
         """The terminal event is out."""
         self.usage: Usage | None = None
         """Usage known so far, in Ollama's terms."""
         self._facts: dict[str, Any] = {}
         self._next_index = 0
         self._prose: Prose | None = None
-        self.open_at = -1
+        self.open_at: int = -1
         """Index of the open block of prose while plain pieces may go straight into it, else -1."""
-        self.open_thinking = False
+        self.open_thinking: bool = False
         """Whether that block is thinking."""
         self._call_ids: set[str] = set()
 

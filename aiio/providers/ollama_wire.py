@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -30,7 +30,7 @@ class Plain(msgspec.Struct, gc=False):
     eval_count: None = None
 
 
-read_plain = msgspec.json.Decoder(Plain).decode
+read_plain: Final = msgspec.json.Decoder(Plain).decode
 """Return the `Plain` message in a line. ValueError: it is not that plain; `read_line` knows what it is."""
 
 

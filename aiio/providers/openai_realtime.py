@@ -42,7 +42,7 @@ class Spoken(Answer):
 
     def __init__(self, script: Sequence[bytes]) -> None:
         super().__init__(PCM)
-        self.script = list(script)
+        self.script: list[bytes] = list(script)
         """Messages to send once the session is set up."""
         self.begun = False
         """The response was created: an error from now on need not be about it."""

@@ -54,8 +54,8 @@ class Item(ABC):
     __slots__ = ("closed", "take_index")
 
     def __init__(self, take_index: Callable[[], int]) -> None:
-        self.take_index = take_index
-        self.closed = False
+        self.take_index: Callable[[], int] = take_index
+        self.closed: bool = False
 
     @abstractmethod
     def done(self, item: dict[str, Any], out: Out) -> None:
@@ -218,9 +218,9 @@ class CallItem(Item):
         self, take_index: Callable[[], int], item: dict[str, Any], *, custom: bool, out: Out
     ) -> None:
         super().__init__(take_index)
-        self.call = OpenCall()
+        self.call: OpenCall = OpenCall()
         self.name = "input" if custom else "arguments"
-        self.written = False
+        self.written: bool = False
         if custom:
             self.call.metadata[FREE_TEXT] = True
         self.learn(item, out)
@@ -278,7 +278,7 @@ class ServerItem(Item):
     __slots__ = ()
 
     def done(self, item: dict[str, Any], out: Out) -> None:
-        self.closed = True
+        self.closed: bool = True
         out.append(Placed(self.take_index(), server_block(item)))
 
     def close(self, out: Out, *, cut: bool) -> None:

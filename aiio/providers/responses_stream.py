@@ -75,7 +75,7 @@ class Answer:
     """
 
     def __init__(self, audio_mimetype: str = "audio/wav") -> None:
-        self.ended = False
+        self.ended: bool = False
         """The terminal event is out."""
         self.facts: dict[str, Any] = {}
         """What the provider said about the response: id, model, service tier."""

@@ -1,4 +1,4 @@
-"""Runs: one execution, threaded through every step of it (seed 002).
+"""Runs: one execution, threaded through every step of it.
 
 A harness is what runs share, a step says what to do:
 

@@ -44,17 +44,29 @@ class Reanchor(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachePolicy:
-    """When a prefix is kept and when it is made anew."""
+    """When a prefix is kept and when it is made anew.
+
+    Churn is the share of assemblies, from 0 to 1, in which a layer said something else than before.
+    """
 
     enabled: bool = True
+    """False: nothing is pinned, and all layers stand before the history."""
     min_cached_tokens: float = 100
+    """Tokens, or half of the prefix if that is less, that the provider must have cached: else it missed."""
     min_epoch_assemblies: int = 2
+    """Assemblies of an epoch before a miss is judged."""
     max_epoch_assemblies: int = 50
+    """Assemblies after which a new epoch begins."""
     delta_budget_fraction: float = 0.15
+    """Share of the prefix's tokens that updates may take, 256 tokens at least; then a new epoch begins."""
     auto_demote_churn: float = 0.5
+    """Churn from which a layer that may go either way stands after the history, from the next epoch on."""
     auto_promote_churn: float = 0.2
+    """Churn up to which it stands in the prefix."""
     min_churn_samples: float = 3
+    """Assemblies in which it was watched, before it is moved."""
     churn_decay: float = 0.5
+    """What is left of the counts of earlier epochs when another begins: 0 to 1."""
 
 
 @dataclass(slots=True)

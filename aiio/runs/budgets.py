@@ -18,7 +18,9 @@ class ProjectionPolicy:
     """How much a model is shown."""
 
     token_budget: float = 128_000
+    """Tokens of the request and its answer."""
     response_reserve: float = 4_000
+    """Tokens of it that are left for the answer."""
     max_items: int | None = None
     """Newest items of the log that are shown at most; None: as many as fit."""
 
@@ -33,6 +35,7 @@ class Shares:
     """Who gets how many tokens; fractions are kept, so that they add up."""
 
     layers: Mapping[str, float]
+    """By the layer's id."""
     history: float
     pool: float
     """What the layers get on top of their minimums, in all, when they have room for it."""

@@ -85,7 +85,7 @@ class Wait:
     def __init__(self, line: Line, value: Any = None) -> None:
         self._line = line
         self._task: trio.lowlevel.Task | None = None
-        self.value = value
+        self.value: Any = value
         self.error: BaseException | None = None
         line[self] = None
 
@@ -143,7 +143,7 @@ class ChannelState:
         self.items: deque[Any] = deque()
         self.receivers: Line = OrderedDict()
         self.parked: Line = OrderedDict()
-        self.has_value = False
+        self.has_value: bool = False
         self.value: Any = None
         self.readers: dict[Callable[[Any], None], None] = {}
         """Streams from outside (value and topic): told of every value."""

@@ -76,7 +76,7 @@ class RunContext:
         layers: Iterable[ContextLayer] = (),
     ) -> None:
         self.harness = harness
-        self.id = new_id() if id is None else id
+        self.id: str = new_id() if id is None else id
         self.parent: RunContext | None = parent
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.thread_id: str = thread_id or (new_id() if parent is None else parent.thread_id)
@@ -100,7 +100,7 @@ class RunContext:
         self._began = trio.current_time()
         self._execution = execution
         self._ground = Frame(self, ground[0], recorded=ground[1])
-        self.layers = LayerSet(self, layers)
+        self.layers: LayerSet = LayerSet(self, layers)
         self._children: dict[RunContext, None] = {}
         self._scopes: list[trio.CancelScope] = []
         self._waits: set[Wait] = set()
@@ -283,11 +283,24 @@ class RunContext:
     # -- work -------------------------------------------------------------------------------------
 
     async def execute(self, step: Step, input: Any = None) -> Any:
-        """Run one step on this context, as part of the running step. See `dispatch.execute`."""
+        """Run one step on this context, as part of the running step, and return its output.
+
+        A result that was recorded at this place is returned, and nothing runs.
+
+        Raises:
+          RunError: step_failed: contexts nested too deep, or what the step says; cancelled: the context was
+            stopped before, or while it ran.
+          Exception: what the step raises, as it is.
+
+        Cancellation: a step that had ended is recorded all the same. Always a checkpoint.
+        """
         return await execute(self, step, input)
 
     async def checkpoint(self) -> None:
-        """Save the state of the whole execution, if there is a store. A save that fails is only logged."""
+        """Save the state of the whole execution, if there is a store. A save that fails is only logged.
+
+        Cancellation: the store has the snapshot of before, or the new one. Always a checkpoint.
+        """
         await self._execution.checkpoint()
 
     def _book(self, usage: Mapping[str, Any], cost: float | None, *, billed: bool = True) -> None:

@@ -96,6 +96,8 @@ class DecisionClient(Protocol):
         Raises:
           RunError: system_one_failed: it can't; with `billed=False` when that can't have cost anything.
           RunConfigError: it never will, with this key or this request; nothing was billed.
+
+        Cancellation: what was asked may be billed.
         """
 
 

@@ -24,7 +24,7 @@ class Emitter:
     """
 
     def __init__(self, context: RunContext, step_id: str, emit: Emit) -> None:
-        self.facts = {"context_id": context.id, "step_id": step_id}
+        self.facts: dict[str, str] = {"context_id": context.id, "step_id": step_id}
         """What the data of every event of the answer begins with."""
         self._context = context
         self._emit = emit

@@ -63,9 +63,9 @@ class EstimatedDecisions:
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.model = model
-        self.provider = model.partition("/")[0]
+        self.provider: str = model.partition("/")[0]
         """Endpoint, by which its calls are priced."""
-        self.limits = limits or DecisionLimits()
+        self.limits: DecisionLimits = limits or DecisionLimits()
         self._env = env
         self._structured = structured
         self._settings = dict(settings or {})

@@ -37,15 +37,15 @@ class Execution:
     def __init__(self, harness: Harness, id: str) -> None:
         self.id = id
         self.harness = harness
-        self.ledger = StepLedger(id, harness.store, harness.retention, harness.clock)
-        self.paid = PaidCalls(id, harness.store, harness.clock)
+        self.ledger: StepLedger = StepLedger(id, harness.store, harness.retention, harness.clock)
+        self.paid: PaidCalls = PaidCalls(id, harness.store, harness.clock)
         self.frontier: dict[Frame, None] = {}
         self.restored: Mapping[str, Any] | None = None
         """States of layers, as a checkpoint has them."""
         self.root: RunContext | None = None
         self.nursery: trio.Nursery | None = None
         """Of the root's run, for what is detached; None while it does not run."""
-        self.stream = Broadcaster(harness.event_buffer)
+        self.stream: Broadcaster = Broadcaster(harness.event_buffer)
         self.session_stream: Broadcaster | None = None
         """Of the session whose turn this is; None: it is no turn. Its readers see turn after turn."""
         self.inbox: Callable[[], list[Item]] | None = None

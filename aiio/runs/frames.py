@@ -29,11 +29,11 @@ class Frame:
         *,
         recorded: bool = True,
     ) -> None:
-        self.context = context
-        self.path = path
-        self.step_id = step_id
-        self.input = input
-        self.recorded = recorded
+        self.context: RunContext = context
+        self.path: str = path
+        self.step_id: str = step_id
+        self.input: Any = input
+        self.recorded: bool = recorded
         """Whether the results of steps in here go to the ledger."""
         self._counts: Counter[str] = Counter()
 

@@ -92,7 +92,13 @@ class _Texts:
 
 
 class MemoryFs(_Texts):
-    """Files in memory. All operations are checkpoints, and done at once."""
+    """Files in memory. All operations are checkpoints, and done at once: a cancelled one has done nothing.
+
+    Raises:
+      FileNotFoundError: nothing is there.
+      IsADirectoryError: a folder is there, where a file was meant.
+      FileExistsError: a file is there, where a folder is to be made.
+    """
 
     def __init__(self) -> None:
         self._files: dict[PurePosixPath, bytes] = {}
@@ -175,7 +181,12 @@ class MemoryFs(_Texts):
 
 
 class LocalFs(_Texts):
-    """Files under *root* on the disk, in threads. A path that leads out of it raises `PermissionError`."""
+    """Files under *root* on the disk, in threads that are not abandoned: a cancelled operation ends first.
+
+    Raises:
+      PermissionError: the path leads out of *root*, or the file may not be used.
+      FileNotFoundError, IsADirectoryError, NotADirectoryError: as the disk says, like any other `OSError`.
+    """
 
     def __init__(self, root: str | Path) -> None:
         self._root = Path(root).resolve()

@@ -99,23 +99,23 @@ class Harness:
         self.env = env
         self.model = model
         self.store = store
-        self.retention = retention or Retention()
-        self.params = dict(params or {})
+        self.retention: Retention = retention or Retention()
+        self.params: dict[str, Any] = dict(params or {})
         self.fs: FsAdapter = fs or MemoryFs()
-        self.item_schemas = item_schemas or ItemSchemaRegistry()
+        self.item_schemas: ItemSchemaRegistry = item_schemas or ItemSchemaRegistry()
         self.prices = prices
-        self.layers = tuple(layers)
+        self.layers: tuple[ContextLayer, ...] = tuple(layers)
         self.step = step
-        self.projection = projection or ProjectionPolicy()
-        self.cache = cache or CachePolicy()
-        self.recalls = Recalls(forced=force_atomic_recall)
+        self.projection: ProjectionPolicy = projection or ProjectionPolicy()
+        self.cache: CachePolicy = cache or CachePolicy()
+        self.recalls: Recalls = Recalls(forced=force_atomic_recall)
         self.name = name
         self.event_buffer = event_buffer
         self.tracer_provider = tracer_provider
-        self.thread_id = new_id()
+        self.thread_id: str = new_id()
         """Of the session that is meant when no thread is named."""
         self.clock = clock
-        self.channels = ChannelStore()
+        self.channels: ChannelStore = ChannelStore()
         self._lifetimes = Lifetimes()
         self._lineages: OrderedDict[str, Lineage] = OrderedDict()
         self._listeners: dict[Listener, None] = {}
@@ -346,17 +346,26 @@ class Harness:
         Raises:
           RunConfigError: CHECKPOINT_SCHEMA_MISMATCH: the checkpoint is not one of ours, or is broken.
           OSError: the store can't be read.
+
+        Cancellation: nothing has changed in the store.
         """
         return await restored(self, execution_id, state=state, layers=layers)
 
     async def clear_checkpoint(self, execution_id: str) -> None:
-        """Forget the snapshot, the recorded results and the paid calls of an execution."""
+        """Forget the snapshot, the recorded results and the paid calls of an execution.
+
+        OSError: the store can't be read or written. Cancellation: part of it may be gone; call again. Always
+        a checkpoint.
+        """
         await forget(self, execution_id)
 
     # -- money ------------------------------------------------------------------------------------
 
     async def paid_calls(self, execution_id: str) -> tuple[PaidCall, ...]:
-        """Return the paid calls of an execution, live or stored, oldest first."""
+        """Return the paid calls of an execution, live or stored, oldest first.
+
+        OSError: the store can't be read. Cancellation: nothing has changed.
+        """
         return (await paid_calls_of(self, execution_id)).calls
 
     async def reconcile(self, execution_id: str, lookup: Lookup) -> tuple[PaidCall, ...]:
@@ -367,11 +376,20 @@ class Harness:
           lookup: gives the bill of a held call in USD; None: not known yet.
 
         An execution that is not of this harness's contexts is taken for dead: its open calls are held.
+
+        Raises:
+          OSError: the store can't be read; one that can't be written is only logged.
+          Exception: what *lookup* raises, as it is.
+
+        Cancellation: those whose bill was found are reconciled; call again for the rest. Always a checkpoint.
         """
         return await reconciled(self, execution_id, lookup)
 
     async def write_off(self, execution_id: str, call_id: str) -> bool:
-        """Give up on the bill of a held call; False: it is not held. KeyError: no such call."""
+        """Give up on the bill of a held call; False: it is not held.
+
+        KeyError: no such call. OSError: the store can't be read. Cancellation: it may be done; call again.
+        """
         paid = await paid_calls_of(self, execution_id, dead=True)
         return await paid.change(call_id, PaidState.WRITTEN_OFF)
 

@@ -50,7 +50,7 @@ class LayerSet:
         self.context = context
         self._given: dict[str, ContextLayer] = {}
         self._states = LayerStates(context)
-        self.states = self._states.values
+        self.states: dict[str, Any] = self._states.values
         """By layer id."""
         self._active: set[str] = set()
         """Initialised, not disabled. A cleared state does not take a layer out."""

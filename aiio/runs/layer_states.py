@@ -33,7 +33,7 @@ class LayerStates:
         self._writing: trio.Lock | None = None
         """Held while states are stored: of those that change meanwhile the latest is. None: none ever was."""
         self._mirroring = False
-        self.mirrored = True
+        self.mirrored: bool = True
         """Whether states are stored at all."""
 
     def write(self, layer: ContextLayer, state: Any) -> None:

@@ -19,9 +19,13 @@ class LayerUsageEntry:
     """As served: the pin's, when it was pinned."""
     placement: str = Placement.ANCHOR.value
     served: str = "fresh"
+    """`fresh`, or `pinned`: as it was when the epoch began."""
     changed: bool = False
+    """Whether it says something else now than what is pinned."""
     churn_rate: float = 0.0
+    """Share of the assemblies in which it had changed, 0 to 1; earlier epochs weigh less."""
     rebill_tokens: float = 0.0
+    """Tokens of the prefix that would have been paid anew without the pin, summed likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

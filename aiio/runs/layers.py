@@ -96,8 +96,9 @@ class LayerBudget:
     """Tokens a layer may use."""
 
     min: float = 0
+    """Tokens it gets before anything is shared."""
     max: float | None = None
-    """None: no limit of its own."""
+    """Tokens at most; None: no limit of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,9 +236,12 @@ class HookContext:
     thread_id: str
     resource_id: str | None
     depth: int
+    """How many contexts are above; 0: it is the root."""
     step_number: int
+    """Steps that the context has begun."""
     tokens: TokenTotals
     cost: float
+    """USD of the context and those below it."""
     fs: FsAdapter
     layer_states: Mapping[str, Any]
     """Of all layers of the context, by id; to be read only."""
@@ -287,6 +291,8 @@ class HookCall:
 class LayerStorage:
     """Values that a layer keeps between executions, as JSON. Without a store it forgets.
 
+    Cancellation: as for the store's own methods, an operation may have been done.
+
     Args:
       store: the harness's.
       prefix: what its keys begin with: `layers/<layer id>/<scope key>/`.
@@ -308,7 +314,7 @@ class LayerStorage:
             await self._store.put(self._prefix + key, encoded)
 
     async def delete(self, key: str) -> None:
-        """Remove a value, if it is there."""
+        """Remove a value, if it is there. OSError: it can't be."""
         if self._store is not None:
             await self._store.delete([self._prefix + key])
 

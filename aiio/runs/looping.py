@@ -148,6 +148,10 @@ def loop(
       on_error: what to do about a failed iteration; None: it fails the loop. Not asked about `cancelled`.
       inbox: what arrives here keeps the loop going when it would end, as a developer's message in the log.
       park_timeout: how long to wait for that; 0: only what is there.
+
+    Raises:
+      ValueError: an id that can't name a step, or a number of iterations that is none.
+      TypeError, ValueError: *park_timeout* is no duration.
     """
     if type(max_iterations) is not int or max_iterations < 1:
         raise ValueError(f"max_iterations must be an int >= 1, not {max_iterations!r}")
@@ -230,7 +234,11 @@ def schedule(
       jitter: the interval is longer or shorter by at most this.
       inbox: a value that arrives here begins the next run at once; the run finds it there.
       on_error: `continue` notes a failure on the span, `fail` raises it.
-      max_runs: return the last output after so many; None: no end.
+      max_runs: return the last output after so many runs; None: no end.
+
+    Raises:
+      ValueError: an id that can't name a step, or another *on_error*.
+      TypeError, ValueError: *interval* or *jitter* is no duration.
     """
     if on_error not in ("continue", "fail"):
         raise ValueError(f'on_error must be "continue" or "fail", not {on_error!r}')

@@ -50,7 +50,7 @@ class RunIO(IO):
 
     def __init__(self, tools: Toolbox, **options: Any) -> None:
         self._run_tools = tools
-        self.names = WireNames()
+        self.names: WireNames = WireNames()
         super().__init__(**options)
 
     def tools(self) -> list[dict[str, Any]]:

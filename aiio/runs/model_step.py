@@ -239,7 +239,7 @@ class _Talk:
     def recovers(self) -> bool:
         """Tell whether the model is to be asked to go on; an answer that is whole needs it no more.
 
-        Source: spec/runs.md B5, round loop: a status `incomplete` or an empty response, at most three times.
+        An answer that was cut and an empty one count together: at most `recoveries` times in one run.
         """
         cut = self._finish in (FinishReason.LENGTH, FinishReason.PAUSED)
         empty = self._empty and self._finish is not FinishReason.REFUSAL
@@ -362,7 +362,7 @@ def call_model(
 
     The step raises `RunError`: cancelled (also when its IO was killed; the partial message is in the log),
     model_rate_limit, model_refused, model_parse_error, step_failed; `RunConfigError`: MISSING_MODEL,
-    NO_LLM_PROVIDER.
+    NO_LLM_PROVIDER. This function raises ValueError: an id that can't name a step, or no number of rounds.
     """
     if type(max_rounds) is not int or max_rounds < 1:
         raise ValueError(f"max_rounds must be an int >= 1, not {max_rounds!r}")

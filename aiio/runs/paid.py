@@ -60,7 +60,9 @@ class PaidCall:
     """The root's."""
     context_id: str
     path: str
+    """Of the step: the ids from the root to it."""
     round: int
+    """Of the step's requests, which one; from 0."""
     attempt: int
     """Of the execution: how often it was restored before."""
     provider: str
@@ -93,9 +95,9 @@ class PaidCalls:
         self._clock = clock
         self._calls: dict[str, PaidCall] = {}
         self._lock = trio.Lock()
-        self.sequence = 0
+        self.sequence: int = 0
         """Of the last change that is booked."""
-        self.attempt = 0
+        self.attempt: int = 0
 
     @property
     def calls(self) -> tuple[PaidCall, ...]:

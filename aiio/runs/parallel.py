@@ -178,7 +178,8 @@ def in_parallel(
       concurrency: paths at a time; None: all.
 
     The step raises `RunError` (fork_partial, with `succeeded` and `failed`): `all`, when a path failed;
-    `race`, when none succeeded.
+    `race`, when none succeeded. This function raises ValueError: an id that can't name a step, no such
+    mode, or a concurrency below 1.
     """
     if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
         raise ValueError(f"concurrency must be an int >= 1, not {concurrency!r}")

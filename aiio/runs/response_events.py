@@ -4,7 +4,7 @@ aiio's events are about blocks; theirs are about items and the parts of them. Te
 the parts of one message, every other block is an item of its own: as `messages_to_items` has it, so that what
 is told here under an id is what joins the log under it.
 
-Source: OpenResponses specification, "Streaming"; spec/runs.md B5.
+Source: OpenResponses specification, "Streaming".
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ResponseEvents:
         first: Callable[[], None],
         own_name: Callable[[str], str] = str,
     ) -> None:
-        self.id = f"resp_{uuid.uuid4().hex}"
+        self.id: str = f"resp_{uuid.uuid4().hex}"
         self._publish = publish
         self._facts = {**facts, "response_id": self.id}
         self._model = model

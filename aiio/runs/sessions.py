@@ -4,8 +4,6 @@
 run of the harness's step, on a new context that begins with the items of the thread. What a turn adds is kept
 when it succeeds, and only then. Messages choose how soon they are heard: with the next turn, between two
 rounds of the turn that runs, or at once, by an abort of it.
-
-Source: spec/runs.md B15, B5 (between rounds), B2 (`harness.abort`).
 """
 
 from __future__ import annotations
@@ -107,11 +105,11 @@ class Session:
     def __init__(self, harness: Harness, thread_id: str) -> None:
         self.thread_id = thread_id
         self.items: tuple[Item, ...] = ()
-        self.stream = Broadcaster(harness.event_buffer)
+        self.stream: Broadcaster = Broadcaster(harness.event_buffer)
         self.queue: deque[SessionMessage] = deque()
         self.context: RunContext | None = None
         """Of the turn that runs."""
-        self.working = False
+        self.working: bool = False
         """Whether a task sees to the queue."""
         self._harness = harness
         self._heard: list[str] = []

@@ -31,7 +31,7 @@ class Span:
     def __init__(
         self, name: str, parent: Span | None = None, *, tracer_provider: Any = None, **attributes: Any
     ) -> None:
-        self.name = name
+        self.name: str = name
         self.attributes: dict[str, Any] = attributes
         self._began: float | None = trio.current_time()
         self._events = 0

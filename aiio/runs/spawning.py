@@ -73,8 +73,8 @@ class DetachedHandle:
     """A child in the background. It ends with its run, at the latest."""
 
     def __init__(self, context: RunContext) -> None:
-        self.id = context.id
-        self.status = DetachedStatus.RUNNING
+        self.id: str = context.id
+        self.status: DetachedStatus = DetachedStatus.RUNNING
         self.result: Any = None
         self.error: BaseException | None = None
         self._ended = trio.Event()

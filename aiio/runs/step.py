@@ -23,7 +23,11 @@ class Step(Protocol):
         """What it does, in a word; a recorded result of another kind is not handed back."""
 
     async def run(self, context: RunContext, input: Any) -> Any:
-        """Do it, and return the output. Steps inside are run by `context.execute`."""
+        """Do it, and return the output. Steps inside are run by `context.execute`.
+
+        What it raises fails the step. `trio.Cancelled` must go through: the context was stopped, or somebody
+        cancelled what is around it; nothing is recorded then, and a resumed run does the step again.
+        """
 
 
 def check_id(step_id: object) -> str:

@@ -36,7 +36,10 @@ class CheckpointStore(Protocol):
 
 
 class MemoryStore:
-    """A store that lasts as long as the object: for tests, and for restoring within one process."""
+    """A store that lasts as long as the object: for tests, and for restoring within one process.
+
+    Its methods are checkpoints; a cancelled one has done nothing.
+    """
 
     def __init__(self) -> None:
         self._values: dict[str, bytes] = {}
@@ -69,7 +72,10 @@ class MemoryStore:
 
 
 class DiskStore:
-    """One file a key, in *folder*. A value is written beside its place, synced, and moved there."""
+    """One file a key, in *folder*. A value is written beside its place, synced, and moved there.
+
+    Its methods raise `OSError`, and work in a thread that is not abandoned: one that is cancelled ends first.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
@@ -150,7 +156,9 @@ class SQLiteStore:
       path: the file; made if need be.
 
     Raises:
-      OSError: it is not a database, or can't be opened.
+      OSError: it is not a database, or can't be opened; of methods, it can't be read or written.
+
+    Methods work in a thread that is not abandoned: one that is cancelled ends first.
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -114,7 +114,7 @@ class EventStream:
         self._source = broadcaster
         self._at = 0
         self._left = False
-        self.missed = 0
+        self.missed: int = 0
         """Events that were dropped before this reader came to them."""
 
     async def __aenter__(self) -> EventStream:

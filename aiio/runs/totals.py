@@ -50,7 +50,9 @@ class StepMeta:
     usage: dict[str, Any] | None = None
     """`input_tokens, output_tokens` and, when reported, `cached_tokens, cache_write_tokens`."""
     cost: float | None = None
+    """USD."""
     billed_cost: float | None = None
+    """USD paid in this attempt: 0 of a result that was handed back."""
     response_items: tuple[dict[str, Any], ...] | None = None
     decision: dict[str, Any] | None = None
     """`model_id, source, refused`."""

@@ -43,7 +43,7 @@ class LocalEngine(OpenEngine):
         await self._leave()
 
     async def start(self, worker: str, jobs: Sequence[Job]) -> None:
-        """See `Engine.start`. RuntimeError: the engine is not entered."""
+        """See `Engine.start`. RuntimeError: the engine is not entered. Not a checkpoint."""
         nursery = self._open()
         found = self.workers.get(worker)
         if found is None:

@@ -98,7 +98,7 @@ class RayEngine(OpenEngine):
             await trio.to_thread.run_sync(self._close)
 
     async def start(self, worker: str, jobs: Sequence[Job]) -> None:
-        """See `Engine.start`. RuntimeError: the engine is not entered."""
+        """See `Engine.start`, also for cancellation. RuntimeError: the engine is not entered."""
         nursery = self._open()
         actor: Any = self._actors.get(worker)
         if actor is None:

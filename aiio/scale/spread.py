@@ -65,9 +65,9 @@ class Spread:
         self._waiting = trio.CancelScope()
         self._draining = self._stopped = False
         self._last_reason = ""
-        self.lost_workers = 0
+        self.lost_workers: int = 0
         """Workers that were lost so far."""
-        self.unknown_billed = 0
+        self.unknown_billed: int = 0
         """Requests that were in flight at a worker that was lost: whether they were billed nobody knows."""
 
     async def __aenter__(self) -> Spread:

@@ -16,7 +16,7 @@ class Blocks(SSE, ABC):
 
     def __init__(self, model: str) -> None:
         super().__init__(model)
-        self.at = -1
+        self.at: int = -1
         """Index of the block that was opened last."""
         self._open: Kind | None = None
         self._text: list[str] = []
@@ -67,7 +67,7 @@ class Blocks(SSE, ABC):
 class AnthropicRenderer(Blocks):
     """Anthropic Messages."""
 
-    keep_alive = sse({"type": "ping"}, "ping")
+    keep_alive: bytes = sse({"type": "ping"}, "ping")
 
     _REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_use": "tool_use", "refusal": "refusal"}
     _ERRORS = {

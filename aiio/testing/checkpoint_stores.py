@@ -49,7 +49,8 @@ async def checkpoint_store_conformance(store: CheckpointStore) -> None:
         async def test_my_store_keeps_the_rules(tmp_path):
             await aiio.testing.checkpoint_store_conformance(MyStore(tmp_path))
 
-    That values survive a crash can't be seen from inside a process: kill one, and look.
+    That values survive a crash can't be seen from inside a process: kill one, and look. Cancellation: what
+    the rules have put into the store may stay there.
     """
     for name, rule in RULES.items():
         try:

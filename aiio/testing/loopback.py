@@ -28,11 +28,11 @@ class Loopback:
         self._handler, self._nursery = handler, nursery
         self._change = trio.lowlevel.ParkingLot()
         self._listener: trio.SocketListener | None = None
-        self.port = port
+        self.port: int = port
         """0 before the first `accept`."""
-        self.open = 0
+        self.open: int = 0
         """Connections now."""
-        self.connections = 0
+        self.connections: int = 0
         """Connections so far."""
         self.faults: list[Exception] = []
         """What broke on our side: clients that went away."""

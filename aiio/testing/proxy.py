@@ -59,7 +59,10 @@ class FaultProxy(Peer):
         self._faults.queue(faults)
 
     async def handle(self, client: trio.SocketStream) -> None:
-        """Serve one connection. OSError: the target can't be reached; the client gets a RST."""
+        """Serve one connection. OSError: the target can't be reached; the client gets a RST.
+
+        Cancellation: both sides are closed.
+        """
         faults = self._faults.take()
         try:
             server = await trio.open_tcp_stream(*self._target)
@@ -220,6 +223,7 @@ async def fault_proxy(
       port: on 127.0.0.1; 0: any that is free.
 
     Raises what the block raises, never a group. ValueError: not a URL. OSError: the port is taken.
+    Cancellation, as any end of the block, closes the port and all connections.
     """
     url = urlsplit(target.url if isinstance(target, Peer) else target)
     if not url.hostname:

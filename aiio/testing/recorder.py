@@ -61,7 +61,7 @@ class Recorder:
 
     def __init__(self, env: Env, path: Path) -> None:
         self.path = path
-        self.answers = 0
+        self.answers: int = 0
         """Answers written."""
         self._env = env
 
@@ -176,7 +176,8 @@ class RecordingConnection:
     """Another connection, recorded; see `Connection`."""
 
     def __init__(self, inner: Connection, take: Take, request: TransportRequest) -> None:
-        self.status, self.headers = inner.status, inner.headers
+        self.status: int = inner.status
+        self.headers: Mapping[str, str] = inner.headers
         self._inner, self._take = inner, take
         self._framing = _framing(inner.headers, request)
         self._pings = 0

@@ -68,10 +68,10 @@ class ScriptedConnection:
     """One answer; see `Connection`."""
 
     def __init__(self, peer: ScriptedPeer, actions: Iterator[Action], begin: Begin) -> None:
-        self.status = begin.status
-        self.headers = dict(begin.headers)
-        self.bytes_received = 0
-        self.keepalives = 0
+        self.status: int = begin.status
+        self.headers: dict[str, str] = dict(begin.headers)
+        self.bytes_received: int = 0
+        self.keepalives: int = 0
         self._peer, self._actions = peer, actions
         self._action: Action | None = None
         self._due: float | None = None
@@ -117,7 +117,7 @@ class ScriptedPeer:
 
     def __init__(self, env: Env, name: str) -> None:
         self.env = env
-        self.model = f"{name}/mock"
+        self.model: str = f"{name}/mock"
         """The selector for it."""
         self.requests: list[dict[str, Any]] = []
         """`{"model", "messages", "tools"}` of every request, in aiio's own form."""
@@ -194,7 +194,11 @@ def add_script(env: Env, *steps: Step, name: str = "script") -> ScriptedPeer:
 async def scripted(*steps: Step, max_active: int | None = None) -> AsyncIterator[ScriptedPeer]:
     """Give an Env of its own, without files and environment, whose endpoint `script` plays *steps*.
 
-    TypeError, ValueError: no script.
+    Args:
+      steps: how every request is answered, until told otherwise.
+      max_active: requests in flight at a time; None: no limit.
+
+    TypeError, ValueError: no script. Cancellation, as any end of the block, closes the Env.
     """
     async with Env(config=False, environ={}, max_active=max_active) as env:
         yield add_script(env, *steps)

@@ -102,7 +102,7 @@ class MockServer(Peer):
         self._plays.set_all(_recorded(answer, speed) for answer in answers)
 
     async def handle(self, stream: trio.SocketStream) -> None:
-        """Serve one connection."""
+        """Serve one connection. Cancellation: the answer is cut off where it is."""
         request = await read_request(stream)
         listed = _listing(request)
         if listed is not None:
@@ -186,6 +186,7 @@ async def mock_server(
       port: on 127.0.0.1; 0: any that is free.
 
     Raises what the block raises, never a group. TypeError, ValueError: no script. OSError: the port is taken.
+    Cancellation, as any end of the block, closes the port and all connections.
     """
     server = MockServer(name)
     if steps:

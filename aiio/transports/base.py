@@ -181,5 +181,8 @@ class Transport(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Release what is shared between requests."""
+        """Release what is shared between requests.
+
+        Cancellation: the rest stays open; may be called again.
+        """
         ...

@@ -18,7 +18,7 @@ import h11
 # No two parts of these can match the same bytes: a hostile line costs its length, not its square.
 _FIRST_HEAD = re.compile(rb"([0-9A-Fa-f]{1,16})(?:[ \t]*|;[^\r\n]*)\r\n")
 _NEXT_HEAD = re.compile(rb"\r\n" + _FIRST_HEAD.pattern)  # with the end of the chunk before it
-_TRAILER_LINE = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+:[^\x00\r\n]*\r\n")
+_TRAILER_LINE = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+:[^\x00\v\f\r\n]*\r\n")
 _MAX_LINE = 4096  # bytes of one chunk head or trailer line
 _MAX_TRAILERS = 16 << 10
 _MAX_KNOWN, _MAX_KNOWN_HEAD = 1024, 16  # heads remembered, bytes of one

@@ -18,7 +18,7 @@ import trio
 
 from .base import checkpoint_with_data
 
-READ_SIZE = 32 << 10
+READ_SIZE = 64 << 10
 """Bytes a read asks for: larger ones make every other task of the loop wait longer."""
 _TLS_PIECE = 256 << 10  # plaintext bytes that are encrypted ahead of the socket
 _NOTHING = memoryview(b"")

@@ -14,6 +14,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import trio
@@ -45,7 +46,7 @@ class MemoryAnswer:
     peer = "memory"
 
     def __init__(self, pieces: list[bytes]) -> None:
-        self.headers = [(b"content-type", b"text/event-stream")]
+        self.headers: Mapping[str, str] = {"content-type": "text/event-stream"}
         self.bytes_received = 0
         self._pieces = iter(pieces)
         self._body = ChunkedDecoder()

@@ -226,20 +226,20 @@ def test_ctrl_c_while_the_function_is_being_started_is_an_interruption_too(
     async def never() -> None:
         raise AssertionError("it ran")
 
-    monkeypatch.setattr(BlockingPortal, "_spawn_task_from_thread", _second(interrupted))
+    monkeypatch.setattr(BlockingPortal, "start_task_soon", _second(interrupted))
     with pytest.raises(Interrupted):
         run_sync(never)
 
 
-def _second(then: Callable[..., None]) -> Callable[..., None]:
+def _second(then: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method that does what it always did once, and *then* after that."""
     from anyio.from_thread import BlockingPortal
 
-    before = BlockingPortal._spawn_task_from_thread
+    before = BlockingPortal.start_task_soon
     calls: list[int] = []
 
-    def method(*args: Any) -> None:
+    def method(*args: Any, **options: Any) -> Any:
         calls.append(1)
-        (before if len(calls) == 1 else then)(*args)
+        return (before if len(calls) == 1 else then)(*args, **options)
 
     return method
