@@ -1,9 +1,10 @@
 """The pages of the reference, made of what the public modules list in `__all__`.
 
-    python -m scripts.docs_reference        # prints what has no docstring
+    python -m scripts.docs_reference        # prints what is not said, though it has to be
 
 A page has a section for each file its names come from, under what that file says it is about. So a name that
-is added to `__all__` is in the reference, and one that has no docstring is found by a test.
+is added to `__all__` is in the reference, and one that has no docstring, or whose docstring keeps quiet about
+cancellation or errors, is found by a test.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import importlib.util
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -242,11 +244,85 @@ def write_pages(folder: Path) -> list[str]:
     return written
 
 
-def undocumented() -> list[str]:
-    """Return the public names that have no docstring."""
-    return [name.path for module in PUBLIC for name in names(module) if not name.doc]
+# -- what is not said ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """A public function, or a public method of a public class."""
+
+    path: str
+    value: Any
+    """The function that was written, without its decorators."""
+    doc: str
+    said: str
+    """Its docstring and its class's, where what holds for all methods stands once."""
+
+
+def functions(module: str) -> Iterator[Function]:
+    """Yield the functions of *module*, and the methods and properties that its classes define in our code."""
+    for name in names(module):
+        if inspect.isclass(name.value):
+            for member, value in vars(name.value).items():
+                function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+                if not member.startswith("_") and _is_ours(function):
+                    yield _function(f"{name.path}.{member}", function, name.doc)
+        elif _is_ours(name.value):
+            yield _function(name.path, name.value, "")
+
+
+def _is_ours(value: Any) -> bool:
+    return inspect.isfunction(value) and value.__module__.partition(".")[0] == HEAD
+
+
+def _function(path: str, value: Any, class_doc: str) -> Function:
+    doc = inspect.cleandoc(value.__doc__ or "")
+    return Function(path=path, value=inspect.unwrap(value), doc=doc, said=f"{class_doc}\n{doc}")
+
+
+_CANCELLATION = re.compile(r"\bcancel|\b(always|not|are|is)( a)? checkpoints?\b", re.IGNORECASE)
+
+
+def unsaid(module: str) -> list[str]:
+    """Return what docstrings of *module* have to say and don't: one line for each gap.
+
+    A name has a docstring; a function that awaits says what a cancellation leaves behind, or that it is no
+    checkpoint; one that raises names the exception.
+    """
+    found = [f"{name.path} has no docstring" for name in names(module) if not name.doc]
+    for function in functions(module):
+        if not function.doc:
+            found.append(f"{function.path} has no docstring")
+            continue
+        waits = inspect.iscoroutinefunction(function.value) or inspect.isasyncgenfunction(function.value)
+        if waits and not _CANCELLATION.search(function.said):
+            found.append(f"{function.path} awaits, and says nothing of cancellation")
+        found += [
+            f"{function.path} raises {error}, and does not say so"
+            for error in sorted(_raised(function.value))
+            if error not in function.said
+        ]
+    return found
+
+
+def _raised(function: Any) -> set[str]:
+    """Return the names of the exceptions that stand behind `raise` in *function* itself."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    found, todo = set(), list(ast.iter_child_nodes(tree))
+    while todo:
+        match todo.pop():
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                pass  # what it raises, it raises when somebody calls it
+            case ast.Raise(exc=ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name))) if name[
+                0
+            ].isupper():
+                found.add(name)
+            case node:
+                todo += ast.iter_child_nodes(node)
+    return found
 
 
 if __name__ == "__main__":
-    print("\n".join(undocumented()))
-    sys.exit(bool(undocumented()))
+    gaps = [line for module in PUBLIC for line in unsaid(module)]
+    print("\n".join(gaps))
+    sys.exit(bool(gaps))

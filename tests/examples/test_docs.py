@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from aiio.env.endpoints import KNOWN_ENDPOINTS
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "tests" / "examples" / "line_provider"
 
@@ -29,3 +31,9 @@ def test_a_link_in_the_readme_leads_somewhere() -> None:
     links = re.findall(r"\]\(([^)#:]+)[)#]", (ROOT / "README.md").read_text("utf-8"))
     assert len(links) > 15
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_readme_names_every_endpoint_that_is_known() -> None:
+    _, _, section = (ROOT / "README.md").read_text("utf-8").partition("## Endpoints, settings, credentials\n")
+    named, _, _ = section.partition(" are known by name")
+    assert set(re.findall(r"`([\w-]+)`", named)) == set(KNOWN_ENDPOINTS)

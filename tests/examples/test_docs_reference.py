@@ -3,54 +3,79 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import json
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import click
 import pytest
+import trio
+import trio.lowlevel
 
 from aiio.cli.app import cli
 from aiio.io.state import MOVES, Cause, IOState
 from scripts import docs_drawing
 from scripts.benchmarks.rows import ROWS
 from scripts.docs_benchmarks import read_results, table
-from scripts.docs_reference import PUBLIC, described_as, described_in, names, page, readable
+from scripts.docs_reference import (
+    PUBLIC,
+    described_as,
+    described_in,
+    functions,
+    names,
+    page,
+    readable,
+    unsaid,
+)
 
 from .pages import DOCS, ROOT, blocks, commands, pages
 
 
 @pytest.mark.parametrize("module", PUBLIC)
-def test_every_public_name_has_a_docstring(module: str) -> None:
-    assert [name.path for name in names(module) if not name.doc] == []
+def test_docstrings_name_what_is_raised_and_say_what_cancellation_leaves(module: str) -> None:
+    assert set(unsaid(module)) == set()
+
+
+async def raises_and_waits(value: int) -> None:
+    """Do a thing."""
+
+    def later() -> None:
+        raise KeyError(value)
+
+    if value:
+        raise trio.BusyResourceError("busy")
+    await trio.lowlevel.checkpoint()
+    later()
+
+
+def test_a_silent_docstring_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("aiio.silent")
+    vars(module).update(__all__=["raises_and_waits"], raises_and_waits=raises_and_waits)
+    monkeypatch.setitem(sys.modules, "aiio.silent", module)
+    monkeypatch.setattr(raises_and_waits, "__module__", "aiio.silent")
+    where = "aiio.silent.raises_and_waits"
+    assert unsaid("aiio.silent") == [
+        f"{where} awaits, and says nothing of cancellation",
+        f"{where} raises BusyResourceError, and does not say so",
+    ]
+    monkeypatch.setattr(
+        raises_and_waits, "__doc__", "BusyResourceError: it is. Cancellation: nothing is done."
+    )
+    assert unsaid("aiio.silent") == []
+    monkeypatch.setattr(raises_and_waits, "__doc__", None)
+    assert f"{where} has no docstring" in unsaid("aiio.silent")
 
 
 @pytest.mark.parametrize("module", PUBLIC)
-def test_every_public_method_has_a_docstring(module: str) -> None:
-    silent = [
-        f"{name.path}.{member}"
-        for name in names(module)
-        if inspect.isclass(name.value)
-        for member, function in _methods(name.value)
-        if not function.__doc__
-    ]
-    assert silent == []
-
-
-def _methods(cls: type) -> Iterator[tuple[str, Any]]:
-    """Yield the public methods and properties that *cls* itself defines in our code."""
-    for member, value in vars(cls).items():
-        function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
-        if (
-            not member.startswith("_")
-            and inspect.isfunction(function)
-            and function.__module__.startswith("aiio")
-        ):
-            yield member, function
+def test_the_reference_cites_no_page_that_its_reader_lacks(module: str) -> None:
+    said = [page(module), *(function.said for function in functions(module))]
+    said += [importlib.import_module(module).__doc__ or "", *(name.doc for name in names(module))]
+    cited = {found for text in said for found in re.findall(r"\b(?:seed \d+|spec/\w+)", text)}
+    assert cited == set()
 
 
 @pytest.mark.parametrize("module", PUBLIC)
@@ -162,3 +187,16 @@ def test_a_script_in_the_documents_exists() -> None:
     named = {(where, found) for where, line in typed() for found in re.findall(r"\bscripts/[\w-]+", line)}
     assert named
     assert [one for one in named if not (ROOT / one[1]).is_file()] == []
+
+
+def test_every_script_is_in_the_list_of_contributing() -> None:
+    scripts = {path.name for path in (ROOT / "scripts").iterdir() if path.is_file() and not path.suffix}
+    listed = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    assert {name for name in scripts if f"scripts/{name}" not in listed} == {"quickstart"}  # a user's
+
+
+def test_a_file_that_contributing_names_is_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    named = set(re.findall(r"`((?:aiio|docs|tests|scripts)/[\w./-]+)`", text))
+    assert len(named) > 20
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
