@@ -33,6 +33,8 @@ import trio.testing
 import aiio
 from aiio.env.listeners import EnvEvent
 from aiio.env.registry import BUILTIN_PROVIDERS
+from tests.io.kept_kills import random_kills
+from tests.serving import Authority
 
 WORKERS = 24
 CHECKS, CHECK_EVERY = 24, 3.0
@@ -47,6 +49,9 @@ NOISE = 3.0
 """Standard errors of the slope of memory over time that are within noise."""
 SLACK = 2 << 20
 """Bytes that memory may be said to grow by in a run, whatever the noise: allocators round up."""
+
+KEPT_FOR = 0.25
+"""Seconds that a connection is kept with `--keep`: all are gone soon after the workers stopped."""
 
 FATES: dict[str, frozenset[str]] = {
     "whole": frozenset({"done"}),
@@ -84,6 +89,10 @@ class Books:
     """The first laws broken."""
     warned: list[str] = field(default_factory=list)
     """Warnings, and exceptions that nobody heard."""
+    reused: int = 0
+    """Answers on connections that were kept."""
+    redone: int = 0
+    """Requests that went out again, because the server had given up a kept connection."""
     restarts: int = 0
     limits: int = 0
     """Changes of `max_active`."""
@@ -179,10 +188,12 @@ class Soak:
       seconds: how long.
       workers: writes at once.
       seed: of all choices.
+      keep: keep HTTP connections.
     """
 
-    def __init__(self, seconds: float, workers: int, seed: int) -> None:
+    def __init__(self, seconds: float, workers: int, seed: int, *, keep: bool = False) -> None:
         self.seconds = seconds
+        self.keep = keep
         self.books = Books()
         self.held: list[Held] = []
         self._workers = workers
@@ -212,7 +223,7 @@ class Soak:
                         for number in range(self._workers):
                             workers.start_soon(self._work, env, random.Random(self._chance.random()), number)
                         print("began", flush=True)
-                        await self._count_up()
+                        await self._count_up(env)
                     nursery.cancel_scope.cancel()
                 if env.active_io or env.queued:
                     self.books.complain("the ledger is not empty")
@@ -230,6 +241,7 @@ class Soak:
             socket = provider in ("openai_responses_ws", "openai_realtime", "gemini_live")
             url = f"{'ws' if socket else 'http'}://127.0.0.1:{self._server.port}"
             options: dict[str, Any] = {"ws_keep": True} if provider == "openai_responses_ws" else {}
+            options |= {"http_keep": self.keep, "http_keep_idle": f"{KEPT_FOR}s"}
             env.register_endpoint(provider, provider=provider, url=url, auth="soak-key", **options)
 
         env.on_event(self._heard)
@@ -237,6 +249,9 @@ class Soak:
     def _heard(self, event: EnvEvent) -> None:
         self.books.io_start += event.name == "io_start"
         self.books.io_done += event.name == "io_done"
+        if event.name == "io_done" and (reuse := event.data["trace"].reuse) is not None:
+            self.books.reused += reuse.taken
+            self.books.redone += event.data["trace"].redone
 
     # -- beside the writes
 
@@ -258,7 +273,7 @@ class Soak:
             env.max_active = self._chance.choice((None, None, 1, 3, self._workers // 2, self._workers))
             self.books.limits += 1
 
-    async def _count_up(self) -> None:
+    async def _count_up(self, env: aiio.Env) -> None:
         """Stop all workers from time to time, and note what the process holds."""
         checks = max(1, min(CHECKS, int(self.seconds / CHECK_EVERY)))
         for number in range(1, checks + 1):
@@ -276,6 +291,10 @@ class Soak:
             for io in self._sessions:
                 await io.kill()  # so that no socket is kept for a next request
             self._sessions.clear()
+            if self.keep:
+                await trio.sleep(2 * KEPT_FOR)
+                if len(env.transport("http://any").kept):
+                    self.books.complain("connections are kept for longer than was said")
             await trio.testing.wait_all_tasks_blocked(0.05)
             gc.collect()
             self.held.append(now := self._holds())
@@ -476,6 +495,8 @@ def _report(soak: Soak) -> int:
     print("by action:  ", _counted(books.actions))
     print("ended:      ", _counted(books.ended), "=", f"{sum(books.ended.values()):,}")
     print(f"             {books.returned:,} returned, {books.cancelled:,} cancelled from outside")
+    if soak.keep:
+        print(f"             {books.reused:,} on kept connections, {books.redone:,} sent again")
     print(f"warnings:    {len(books.warned)}")
     if held:
         for what in ("files", "tasks", "threads"):
@@ -516,6 +537,20 @@ def watched(books: Books) -> Iterator[None]:
         sys.unraisablehook = before
 
 
+def _kill(kills: int, seed: int) -> int:
+    """Stop so many writes at random checkpoints, print what became of them, and return the exit code."""
+    for name, tls in (("plain", None), ("TLS", Authority())):
+        books, before = Books(), len(os.listdir("/proc/self/fd"))
+        with watched(books):
+            found = trio.run(random_kills, kills, random.Random(seed), tls)
+        left = len(os.listdir("/proc/self/fd")) - before
+        print(f"{name}: {found}, {left} descriptors left, {len(books.warned)} warnings", flush=True)
+        if left or books.warned:
+            print(*books.warned, sep="\n")
+            return 1
+    return 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, print the figures, and return the exit code: 1 when something does not add up."""
     parser = argparse.ArgumentParser(
@@ -524,15 +559,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--minutes", type=float, default=10)
     how.add_argument("--seconds", type=float)
+    how.add_argument("--kills", type=int, help="instead: so many over kept connections, and as many over TLS")
     parser.add_argument("--workers", type=int, default=WORKERS, help=f"writes at once (default: {WORKERS})")
     parser.add_argument("--seed", type=int, default=0, help="of all choices; 0: another each time")
+    parser.add_argument("--keep", action="store_true", help="keep HTTP connections from write to write")
     chosen = parser.parse_args(argv)
     seconds = chosen.seconds if chosen.seconds is not None else chosen.minutes * 60
     if seconds <= 0 or chosen.workers < 1:
         parser.error("a run has more than 0 seconds, and at least one worker")
     seed = chosen.seed or random.SystemRandom().randrange(1, 1 << 30)
     print(f"seed {seed}", flush=True)
-    soak = Soak(seconds, chosen.workers, seed)
+    if chosen.kills:
+        return _kill(chosen.kills, seed)
+    soak = Soak(seconds, chosen.workers, seed, keep=chosen.keep)
     with watched(soak.books):
         trio.run(soak.run)
     return _report(soak)

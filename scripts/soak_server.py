@@ -48,6 +48,11 @@ class Order:
             return list(frames[: self._at % (len(frames) // 2)])  # before anything says that it is over
         return list(frames)
 
+    @property
+    def gives_up(self) -> bool:
+        """Whether a connection that has served before is closed instead of answering."""
+        return self._at % 7 == 0
+
     async def pause(self) -> None:
         """Wait between two pieces."""
         if self.fate == "slow":
@@ -57,7 +62,7 @@ class Order:
 
 
 async def serve_one(tcp: trio.SocketStream) -> None:
-    """Serve one connection: a request over HTTP, or a WebSocket for as long as the client keeps it."""
+    """Serve one connection, HTTP or a WebSocket, for as long as the client keeps it or a fate ends it."""
     request = await read_request(tcp)
     if "upgrade" in request.headers:
         try:
@@ -65,19 +70,23 @@ async def serve_one(tcp: trio.SocketStream) -> None:
         except EndScript:
             return
     else:
-        await _http(tcp, request)
+        while await _http(tcp, request):
+            request = await read_request(tcp)
+            if Order(request.body.decode()).gives_up:
+                return
 
 
-async def _http(tcp: trio.SocketStream, request: Request) -> None:
+async def _http(tcp: trio.SocketStream, request: Request) -> bool:
+    """Answer a request; tell whether the connection can take another one."""
     order = Order(request.body.decode())
     found = dialect_of(request.target)
     assert found is not None
     if order.fate in _REFUSALS:
         await tcp.send_all(_refusal(order))
-        return
+        return False
     if order.fate == "mute":
         await wait_gone(tcp)
-        return
+        return False
     kind = "application/x-ndjson" if found.name in NDJSON else "text/event-stream"
     await tcp.send_all(head_bytes(200, {"content-type": kind, "transfer-encoding": "chunked"}))
     for frame in order.pieces(frames_of(found.name)):
@@ -86,6 +95,7 @@ async def _http(tcp: trio.SocketStream, request: Request) -> None:
     match order.fate:
         case "whole" | "slow":
             await tcp.send_all(LAST_CHUNK)
+            return True
         case "stall":
             await wait_gone(tcp)
         case "rst":
@@ -93,6 +103,7 @@ async def _http(tcp: trio.SocketStream, request: Request) -> None:
         case "half-close":
             await tcp.send_eof()
             await wait_gone(tcp)
+    return False
 
 
 def _refusal(order: Order) -> bytes:

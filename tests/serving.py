@@ -23,6 +23,9 @@ Facts for assertions: `server.requests` (parsed by h11, bodies whole), `server.c
 `server.open` (now), `await server.wait_idle()` (all connections gone), `server.faults` (what broke on the
 server's side: the client that went away).
 
+`serve(..., keep=True)` reads another request from a connection whose script is at its end, and runs the next
+script for it.
+
 `serve(..., read="head")` runs the script before the request body was read, `read="nothing"` before anything
 was. `serve(..., tls=authority.server_context())` speaks TLS; `Authority` is a throw-away CA:
 `authority.client_context()` trusts it.
@@ -136,6 +139,7 @@ async def serve(
     tls: ssl.SSLContext | None = None,
     read: Literal["request", "head", "nothing"] = "request",
     host: str = "127.0.0.1",
+    keep: bool = False,
 ) -> AsyncIterator[Server]:
     """Run a server for the length of the block."""
     listener = trio.socket.socket()
@@ -146,7 +150,7 @@ async def serve(
     async def handle(tcp: trio.SocketStream) -> None:
         server.count(1)
         try:
-            await _run_script(server, tcp, tls, read)
+            await _run_scripts(server, tcp, tls, read, keep=keep)
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError, h11.RemoteProtocolError) as exc:
             server.faults.append(exc)
         except EndScript:
@@ -167,17 +171,22 @@ async def serve(
         raise raised
 
 
-async def _run_script(server: Server, tcp: trio.SocketStream, tls: ssl.SSLContext | None, read: str) -> None:
+async def _run_scripts(
+    server: Server, tcp: trio.SocketStream, tls: ssl.SSLContext | None, read: str, *, keep: bool
+) -> None:
     stream: trio.abc.Stream = tcp
     if tls is not None:
         stream = trio.SSLStream(tcp, tls, server_side=True)
         await stream.do_handshake()
-    request = None if read == "nothing" else await read_request(stream, body=read == "request")
-    if request is not None:
-        server.requests.append(request)
-    exchange = Exchange(stream, tcp, request)
-    for step in server.take_script():
-        await step(exchange)
+    while True:
+        request = None if read == "nothing" else await read_request(stream, body=read == "request")
+        if request is not None:
+            server.requests.append(request)
+        exchange = Exchange(stream, tcp, request)
+        for step in server.take_script():
+            await step(exchange)
+        if not keep:
+            break
     if tls is not None:
         await stream.aclose()
 

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from aiio.context.events import Start, Terminal
+from aiio.context.events import Done, Start, Terminal
 from aiio.context.log import get_logger
 from aiio.env.errors import ErrorKind, HttpStatusError, ProviderError, classify_error
 from aiio.env.groups import leaves
-from aiio.transports.base import Connection, Duplex, Transport, TransportRequest
+from aiio.transports.base import Connection, Duplex, Reuse, Transport, TransportRequest
 
 from .answer import Answer, CallbackFailed, plugin_fault
 from .limits import Limits, connect_budget
@@ -248,6 +248,9 @@ class Request:
             self._reading = False
             if connection is not None:
                 self._count(connection)
+                if self._trace.reuse is not None:
+                    done = isinstance(self._answer.terminal, Done)
+                    self._trace.reuse.whole = done and self._ending.cause is Cause.ANSWERED
                 with trio.move_on_after(CLEANUP, shield=True):
                     await connection.aclose()
         return None
@@ -287,6 +290,7 @@ class Request:
         self._trace.body_bytes = len(encoded or b"")
         settings = address.settings
         self._pings_count = bool(settings.get("pings_are_progress"))
+        self._trace.reuse = Reuse(redo=self._redone) if settings.get("http_keep") is True else None
         return transport_request(
             io.env,
             settings,
@@ -294,9 +298,15 @@ class Request:
             headers=headers,
             body=encoded,
             framing=provider.framing,
+            reuse=self._trace.reuse,
             slot=io._slot if settings.get("ws_keep") is True else None,
             head_came=self._head_came,
         )
+
+    def _redone(self, fault: ProviderError) -> None:
+        """The peer had given up a kept connection: the request goes out once more, within the same limits."""
+        self._trace.redone += 1
+        get_logger().info("request.redone", endpoint=self._io.endpoint_name, why=fault.message)
 
     async def _open(self, request: TransportRequest, nursery: trio.Nursery) -> Connection | None:
         """Return the connection once its head is there; None when the connect budget ran out first."""

@@ -16,6 +16,7 @@ TRANSPORT_SETTINGS = (
     "max_frame_bytes",
     "max_response_bytes",
     "max_error_bytes",
+    "http_keep_idle",
     "ws_keep_idle",
     "ws_ping_interval",
     "ws_ping_timeout",

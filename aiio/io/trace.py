@@ -12,6 +12,7 @@ import trio
 from aiio.context.events import Done, Terminal
 from aiio.context.log import get_logger, is_info_heard
 from aiio.context.types import ContentType, Message
+from aiio.transports.base import Reuse
 
 GAP = 0.25
 """Seconds of silence from which on a gap is told with its place; `longest_gap_ms` counts shorter ones too."""
@@ -42,6 +43,10 @@ class WriteTrace:
     gaps: list[tuple[float, float]] = field(default_factory=list)
     """When a silence of at least `GAP` began, and how long it was, as they came."""
     attempts: int = 0
+    reuse: Reuse | None = None
+    """Of the last attempt; None: it was not to reuse a connection."""
+    redone: int = 0
+    """Times that the request went out again because the peer had given up a kept connection."""
     body_bytes: int = 0
     connect_budget: float | None = None
     overall_budget: float | None = None
@@ -92,6 +97,8 @@ class WriteTrace:
             "total_ms": _between(self.admitted_at, now),
             "overall_budget_ms": _ms(self.overall_budget),
             "attempts": self.attempts,
+            "reused": None if self.reuse is None else self.reuse.taken,
+            "redone": self.redone or None,
             "body_bytes": self.body_bytes,
             "bytes": self.bytes_received,
             "frames": self.frames,

@@ -1,5 +1,5 @@
 """Bytes and sockets: how a request reaches a peer and frames come back. No dialect is known here."""
 
-from .base import Connection, Duplex, Frame, Framing, Slot, Transport, TransportRequest
+from .base import Connection, Duplex, Frame, Framing, Reuse, Slot, Transport, TransportRequest
 
-__all__ = ["Connection", "Duplex", "Frame", "Framing", "Slot", "Transport", "TransportRequest"]
+__all__ = ["Connection", "Duplex", "Frame", "Framing", "Reuse", "Slot", "Transport", "TransportRequest"]

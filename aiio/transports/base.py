@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 import trio
 
 from aiio.env.durations import Duration
+from aiio.env.errors import ProviderError
 
 Framing: TypeAlias = Literal["sse", "ndjson"]
 """How an answer's body is cut into frames over HTTP: server-sent events, or JSON lines."""
@@ -64,6 +65,10 @@ class TransportRequest:
     """Decoded bytes of an error body that are kept; the rest is not read."""
     slot: Slot | None = field(default=None, repr=False)
     """WebSocket: use the connection that is kept there, and keep it there; None: a connection per request."""
+    reuse: Reuse | None = field(default=None, repr=False)
+    """HTTP: use a connection that was kept, and let this one be kept; None: a connection for this request."""
+    http_keep_idle: Duration = "30s"
+    """HTTP: how long a connection is kept without a request. One that does not parse counts as not set."""
     ws_keep_idle: Duration = "5m"
     """WebSocket: how long a connection is kept without a request."""
     ws_ping_interval: Duration = "30s"
@@ -103,6 +108,19 @@ class Connection(Protocol):
         Called shielded from cancellation, for at most 5 s: what takes longer is to be closed by force.
         """
         ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Reuse:
+    """What a request and its transport tell each other of a connection that is kept (setting `http_keep`)."""
+
+    redo: Callable[[ProviderError], None]
+    """Called when a kept connection failed before any byte of the answer, and the request goes out once more,
+    on a new one; with how it failed."""
+    taken: bool = False
+    """The answer came on a connection that was kept; set by the transport."""
+    whole: bool = False
+    """The answer is whole: the connection may be kept. Set by who reads it, before closing it."""
 
 
 class Lasting(Protocol):

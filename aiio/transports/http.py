@@ -20,6 +20,7 @@ from .http_connection import Answer, HTTPConnection, connection_for
 from .http_direct import DirectClient
 from .http_errors import fault, peer_name, scrubbed_url
 from .http_headers import wire_headers
+from .http_kept import KeptConnections, Place, Tasks
 from .http_stock import LentClient, StockAnswer, proxied_client
 
 
@@ -36,12 +37,19 @@ class HTTPEnv(Protocol):
         """A client lent by the caller: httpx's or httpx2's `AsyncClient`, or one with their `stream`."""
         ...
 
+    @property
+    def nursery(self) -> Tasks:
+        """For the task that closes kept connections. RuntimeError: the Env is not entered."""
+        ...
+
 
 class HTTPTransport:
     """See `Transport` in base.py. One instance serves all requests of an Env."""
 
     def __init__(self, env: HTTPEnv) -> None:
         self._env = env
+        self.kept = KeptConnections(lambda: env.nursery)
+        """Empty where no endpoint has the setting `http_keep`."""
         self._client = DirectClient(lambda: env.ssl_context)
         self._closed = False
 
@@ -50,10 +58,12 @@ class HTTPTransport:
         if self._closed:
             raise trio.ClosedResourceError("this HTTP transport is closed")
         url = _checked_url(request.url)
-        headers = wire_headers(request.headers)
+        direct = request.proxy is None and self._env.http_client is None
+        headers = wire_headers(request.headers, keep=direct and request.reuse is not None)
         answer: Answer
-        if request.proxy is None and self._env.http_client is None:
-            answer = await self._client.open(request.method, url, headers, request.body)
+        if direct:
+            place = self._place(request, url)
+            answer = await self._client.open(request.method, url, headers, request.body, place)
         else:
             answer = await self._stock(url, request, headers, nursery)
         if request.head_came is not None:
@@ -67,7 +77,14 @@ class HTTPTransport:
     async def aclose(self) -> None:
         """Take no more requests; a lent client is not ours to close."""
         self._closed = True
+        self.kept.close()
         await trio.lowlevel.checkpoint()
+
+    def _place(self, request: TransportRequest, url: httpx.URL) -> Place | None:
+        try:
+            return self.kept.place(request, url, lambda: self._env.ssl_context)
+        except OSError as exc:
+            raise fault(exc, phase="tls", peer=peer_name(url)) from exc
 
     async def _stock(
         self,

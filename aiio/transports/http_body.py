@@ -28,8 +28,12 @@ _PIECE = 64 << 10  # bytes that gzip may produce at a time
 class BodyDecoder:
     """Until-close: every byte belongs to the body, and the end of the stream is its end."""
 
+    delimited: bool = False
+    """The body says itself where it ends, so that more may follow on the connection."""
     done: bool = False
     """The body is complete; bytes fed after that are not part of it."""
+    exact: bool = False
+    """The body is complete, and not a byte more was fed than belongs to it."""
     broken: str | None = None
     """Why no more bytes of the body can be had: what the peer did wrong, in words that follow its name."""
 
@@ -45,13 +49,17 @@ class BodyDecoder:
 class LengthDecoder(BodyDecoder):
     """A body of a length announced before."""
 
+    delimited: bool = True
+
     def __init__(self, length: int) -> None:
         self._length = self._missing = length
         self.done: bool = not length
+        self.exact: bool = self.done
 
     def feed(self, data: bytes) -> bytes:
         """Return the body bytes in *data*, maybe none."""
         if len(data) >= self._missing:
+            self.exact = len(data) == self._missing
             data = data[: self._missing]
             self.done = True
         self._missing -= len(data)
@@ -68,6 +76,8 @@ class LengthDecoder(BodyDecoder):
 
 class ChunkedDecoder(BodyDecoder):
     """A body in chunks; extensions and trailers are read over."""
+
+    delimited: bool = True
 
     def __init__(self) -> None:
         self._missing = 0  # bytes until the end of the chunk we are in
@@ -134,6 +144,7 @@ class ChunkedDecoder(BodyDecoder):
         while position < len(data):
             if data.startswith(b"\r\n", position):
                 self.done = True
+                self.exact = position + 2 == len(data)
                 return
             line = _TRAILER_LINE.match(data, position)
             if line is None:

@@ -1,7 +1,7 @@
 """The fast path: one connection for one request, which writes the request and reads the answer itself.
 
 httpx parses the URL, h11 reads the response head; the body goes past both of them, see http_body.py.
-There is no pool: the connection ends with the answer.
+The connection ends with the answer, unless the request has a place where it is kept (http_kept.py).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from .base import checkpoint_with_data
 from .http_body import BodyDecoder, body_decoder
 from .http_errors import cut_off, fault, peer_name
 from .http_headers import lower_cased
+from .http_kept import Place
 from .http_socket import ByteStream, PlainStream, TLSStream, connect
 
 MAX_HEAD = 64 << 10
@@ -30,7 +31,13 @@ class DirectAnswer:
     """The open answer on its own connection; see `Answer` in http_connection.py."""
 
     def __init__(
-        self, head: h11.Response, decoder: BodyDecoder, stream: ByteStream, leftover: bytes, peer: str
+        self,
+        head: h11.Response,
+        decoder: BodyDecoder,
+        stream: ByteStream,
+        leftover: bytes,
+        peer: str,
+        place: Place | None = None,
     ) -> None:
         self.status: int = head.status_code
         self.reason: str = bytes(head.reason).decode("latin-1")
@@ -41,6 +48,8 @@ class DirectAnswer:
         self._decoder = decoder
         self._stream = stream
         self._leftover = leftover  # came with the head
+        self._place = place  # None: the connection ends with the answer
+        self._closed = False
 
     async def receive(self) -> bytes | None:
         """Return the body bytes of one read of the socket; None at the end. ProviderError: it was cut."""
@@ -66,8 +75,13 @@ class DirectAnswer:
         return data
 
     async def aclose(self) -> None:
-        """Close the connection. Idempotent."""
-        self._stream.close()
+        """Close the connection, or leave it in its place. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        place = None if self._leftover else self._place
+        if place is None or not place.keep(self._stream, self._decoder, self.headers):
+            self._stream.close()
 
     def _raise_if_broken(self) -> None:
         if self._decoder.broken:
@@ -76,7 +90,7 @@ class DirectAnswer:
 
 
 class DirectClient:
-    """One connection per request, without timers: limits are the caller's cancel scopes.
+    """One connection per request, or one that was kept; no timers: limits are the caller's cancel scopes.
 
     Args:
       ssl_context: called at the first https request.
@@ -86,7 +100,12 @@ class DirectClient:
         self._ssl_context = ssl_context
 
     async def open(
-        self, method: str, url: httpx.URL, headers: list[tuple[bytes, bytes]], body: bytes | None
+        self,
+        method: str,
+        url: httpx.URL,
+        headers: list[tuple[bytes, bytes]],
+        body: bytes | None,
+        place: Place | None = None,
     ) -> DirectAnswer:
         """Send a request and return its answer, of which the head has been read.
 
@@ -95,6 +114,7 @@ class DirectClient:
           url: absolute, http or https.
           headers: as `wire_headers` made them.
           body: None: the request has none.
+          place: where its connection comes from and goes to; None: it is its own.
 
         Raises:
           ProviderError: with `detail["phase"]` resolve, connect, tls, send or head.
@@ -107,14 +127,21 @@ class DirectClient:
         except h11.LocalProtocolError as exc:
             raise fault(exc, phase="send", peer=peer) from exc
         data = _request_bytes(method, url, headers, body)
-        stream = await self._connect(url, peer)
-        try:
-            head = await exchange(stream, parser, data, peer)
-        except BaseException:
-            stream.close()
-            raise
+        found = None
+        if place is not None:
+            found = await place.talk(lambda kept: exchange(kept, parser, data, peer))
+        if found is not None:
+            stream, head = found
+        else:  # *parser* has heard nothing yet
+            stream = await self._connect(url, peer)
+            try:
+                head = await exchange(stream, parser, data, peer)
+            except BaseException:
+                stream.close()
+                raise
         decoder = body_decoder(method.encode("ascii"), head)
-        return DirectAnswer(head, decoder, stream, parser.trailing_data[0], peer)
+        lasts = parser.our_state is h11.DONE and decoder.delimited  # MUST_CLOSE: the server wants it
+        return DirectAnswer(head, decoder, stream, parser.trailing_data[0], peer, place if lasts else None)
 
     async def _connect(self, url: httpx.URL, peer: str) -> ByteStream:
         host = url.raw_host.decode("ascii")

@@ -12,14 +12,14 @@ _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")  # what is a header value in HTT
 _SCHEME_ALONE = re.compile(r"(bearer|basic|token)?", re.IGNORECASE)
 _CREDENTIAL = re.compile(r"authorization|cookie|(^|[-_])(api)?(key|token|secret|password)$", re.IGNORECASE)
 
-# Ours to decide: how the message is framed, what codings we can bound, and that the connection ends with it.
+# Ours to decide: how the message is framed, what codings we can bound, whether the connection ends with it.
 _OURS = frozenset(
     {"content-length", "transfer-encoding", "connection", "keep-alive", "accept-encoding", "te", "upgrade"}
 )
 
 
-def wire_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    """Return *headers* as bytes, with ours added.
+def wire_headers(headers: Mapping[str, str], *, keep: bool = False) -> list[tuple[bytes, bytes]]:
+    """Return *headers* as bytes, with ours added; *keep*: the connection need not end with the answer.
 
     Raises:
       ProviderError: a value that can't be sent (CR, LF, NUL, other control characters, or a character
@@ -36,7 +36,13 @@ def wire_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     names = {name.lower() for name, _ in checked}
     if b"user-agent" not in names:
         checked.append((b"User-Agent", b"aiio"))
-    return [*checked, (b"Accept-Encoding", b"identity"), (b"Connection", b"close")]
+    lasting = b"keep-alive" if keep else b"close"
+    return [*checked, (b"Accept-Encoding", b"identity"), (b"Connection", lasting)]
+
+
+def credential_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return those of *headers* that hold a credential, by their lower-cased names, sorted."""
+    return sorted((name.lower(), value) for name, value in headers.items() if _CREDENTIAL.search(name))
 
 
 def lower_cased(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""One TCP connection for one request, plain or TLS, read as fast as trio allows.
+"""One TCP connection, plain or TLS, read as fast as trio allows.
 
 A read is `wait_readable` and one non-blocking `recv`; when the last read filled the buffer, more is
 probably there, and the wait gives way to a plain checkpoint. Both kinds of connection have the same
@@ -49,6 +49,14 @@ class ByteStream(Protocol):
         """
         ...
 
+    def receive_now(self) -> bytes:
+        """Do what `receive` does, without waiting. BlockingIOError: nothing is there."""
+        ...
+
+    def at_rest(self) -> bool:
+        """Tell whether all has been sent, and nothing has come that was not received, not even an end."""
+        ...
+
     def close(self) -> None:
         """Close the socket. Idempotent; never raises."""
         ...
@@ -93,14 +101,29 @@ class PlainStream:
             await trio.lowlevel.wait_readable(self._sock)
         while True:
             try:
-                data = self._sock.recv(READ_SIZE)
+                return self.receive_now()
             except BlockingIOError:
                 await trio.lowlevel.wait_readable(self._sock)
-                continue
-            if not data:
-                raise EOFError
-            self._full = len(data) == READ_SIZE
-            return data
+
+    def receive_now(self) -> bytes:
+        """See `ByteStream`."""
+        data = self._sock.recv(READ_SIZE)
+        if not data:
+            raise EOFError
+        self._full = len(data) == READ_SIZE
+        return data
+
+    def at_rest(self) -> bool:
+        """See `ByteStream`."""
+        if self._unsent:
+            return False
+        try:
+            self._sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass  # it broke while nobody looked
+        return False
 
     def close(self) -> None:
         """See `ByteStream`."""
@@ -186,6 +209,25 @@ class TLSStream:
             await trio.lowlevel.checkpoint()
             raise self._end
         await self._feed()
+        return self._decrypted()
+
+    def receive_now(self) -> bytes:
+        """See `ByteStream`."""
+        if self._end is not None:
+            raise self._end
+        try:
+            self._incoming.write(self._plain.receive_now())
+        except EOFError:
+            self._incoming.write_eof()
+        return self._decrypted()
+
+    def at_rest(self) -> bool:
+        """See `ByteStream`."""
+        held = self._plaintext or self._outgoing.pending or self._incoming.pending or self._tls.pending()
+        return self._end is None and not held and self._plain.at_rest()
+
+    def _decrypted(self) -> bytes:
+        """Return what the records that have come hold. Raises what `receive` does."""
         pieces: list[bytes] = []
         try:
             while piece := self._tls.read(READ_SIZE):

@@ -18,8 +18,11 @@ from .wires import Parts, anthropic_parts, ndjson_parts, ws_parts
 PIECES = (" the", " bird", " sings", ",", " über", " and", " 鳥", " goes", ".", "\n", ' "on"', " 🐦")
 """What models stream: short pieces, mostly ASCII, some that need an escape or several bytes."""
 
-WIRE = ("text", "arguments", "anthropic", "ndjson", "ws", "tls", "timed", "held", "killed")
+WIRE = ("text", "arguments", "anthropic", "ndjson", "ws", "tls", "kept", "timed", "held", "killed")
 """Contents that the server sends."""
+
+OVER_TLS = ("tls", "kept")
+"""Of these over TLS."""
 
 HELD = ("held", "killed")
 """Of these it sends the first write, and then nothing more."""
@@ -36,7 +39,8 @@ class Load:
 
     content: str = "text"
     """`"text"`, or `"arguments"`: the same pieces inside the arguments of one tool call; `"anthropic"`,
-    `"ndjson"`, `"ws"`: text on these wires. `"tls"`: text over TLS; `"timed"`: text, with a timer in the
+    `"ndjson"`, `"ws"`: text on these wires. `"tls"`: text over TLS; `"kept"`: the same on
+    connections that last from one stream to the next; `"timed"`: text, with a timer in the
     reader's loop; `"held"`: the first piece, then silence until the reader is cancelled, `"killed"`: or ended
     by its own means. Any other names work that needs no server, see do_context.py."""
     events: int = 20_000
@@ -190,9 +194,10 @@ def wire_writes(load: Load) -> tuple[bytes, ...]:
 
 def _head(load: Load) -> bytes:
     kind = b"application/x-ndjson" if load.content == "ndjson" else b"text/event-stream; charset=utf-8"
+    lasting = b"keep-alive" if load.content == "kept" else b"close"
     return (
         b"HTTP/1.1 200 OK\r\ncontent-type: " + kind + b"\r\ntransfer-encoding: chunked\r\n"
-        b"cache-control: no-cache\r\nx-request-id: req_bench\r\nconnection: close\r\n\r\n"
+        b"cache-control: no-cache\r\nx-request-id: req_bench\r\nconnection: " + lasting + b"\r\n\r\n"
     )
 
 

@@ -19,7 +19,7 @@ import trustme
 
 from .contenders import CONTENDERS, ROOT, BenchError, interpreter
 from .figures import Cell, Figure, Seconds, Told
-from .loads import Load, expected_digest
+from .loads import OVER_TLS, Load, expected_digest
 
 RUN_TIMEOUT = 300.0
 """Seconds for one reading process."""
@@ -177,7 +177,7 @@ def _environment(server: Loopback, load: Load) -> dict[str, str]:
     """Return the readers' environment: as ours, but without proxies, and with trust in the server."""
     proxies = {"http_proxy", "https_proxy", "all_proxy"}
     environment = {name: value for name, value in os.environ.items() if name.lower() not in proxies}
-    return environment | ({"SSL_CERT_FILE": server.ca_file} if load.content == "tls" else {})
+    return environment | ({"SSL_CERT_FILE": server.ca_file} if load.content in OVER_TLS else {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

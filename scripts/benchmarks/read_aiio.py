@@ -24,7 +24,8 @@ async def open_client(url: str) -> AsyncIterator[Read]:
     """Yield a function that runs one write against *url*."""
     async with aiio.open_env() as env:
         content = parse_load(urlsplit(url).path).content
-        env.register_endpoint("bench", provider=PROVIDERS.get(content, "openai_chat"), url=url)
+        provider, kept = PROVIDERS.get(content, "openai_chat"), content == "kept"
+        env.register_endpoint("bench", provider=provider, url=url, http_keep=kept)
 
         async def read(pieces: list[str], started: Callable[[], None]) -> None:
             keep = pieces.append

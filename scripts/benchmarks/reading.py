@@ -28,7 +28,7 @@ from typing import Any, TypeAlias
 import trio
 
 from .lateness import Lateness, tick
-from .loads import HELD, Load, parse_load, text_digest
+from .loads import HELD, OVER_TLS, Load, parse_load, text_digest
 
 Read: TypeAlias = Callable[[list[str], Callable[[], None]], Awaitable[None]]
 """Read one stream to its end and append its pieces of text to the list; call the other argument once, when
@@ -133,7 +133,7 @@ async def _run(
     together: Together,
     kill: Callable[[], None],
 ) -> Outcome:
-    if load.content == "tls":
+    if load.content in OVER_TLS:
         server = server.replace("http", "https", 1)
     warm_up = replace(
         load,

@@ -17,6 +17,7 @@ WIRES = {
     "ndjson": "NDJSON text",
     "ws": "WebSocket text",
     "tls": "chat text over TLS",
+    "kept": "chat text over TLS on a kept connection",
     "timed": "chat text beside a timer",
 }
 """How loads are described, by their content; the others are chat."""

@@ -14,6 +14,7 @@ HUGE_FRAME = Load(events=1, piece_bytes=8 << 20, batch=1)
 ARGUMENTS = Load(content="arguments", events=20_000)
 ANTHROPIC = Load(content="anthropic")
 TLS = Load(content="tls")
+SHORT = Load(content="tls", events=8)
 HELD = Load(content="held", events=1, streams=1000)
 TIMED = replace(PACED, content="timed")
 FIRST = Load(events=1)
@@ -48,6 +49,12 @@ def _held(content: str, other: str, of: str | None = None) -> Ratio:
         bottom=Cell(contender=other, load=HELD, rounds=5, passes=1),
         of=of,
     )
+
+
+def _kept(of: str | None = None) -> Ratio:
+    """Return what an answer costs on a connection of its own, over what it costs on one that is kept."""
+    fresh = Cell(contender="aiio", load=SHORT, rounds=5, passes=200)
+    return Ratio(top=fresh, bottom=replace(fresh, load=replace(SHORT, content="kept")), of=of)
 
 
 def _imports(*modules: str) -> Cell:
@@ -183,6 +190,15 @@ ROWS = (
         ratio=_against(FIRST, "openai", passes=100, of="first_event_ms"),
         bracket=_against(FIRST, "bare", passes=100, of="first_event_ms"),
         goal=0.4,
+        issue="speed",
+    ),
+    Row(
+        name="reuse",
+        what="200 short answers over TLS, CPU each, a connection each / one for all (time to first event)",
+        ratio=_kept(),
+        bracket=_kept("first_event_ms"),
+        goal=1.5,
+        at_least=True,
         issue="speed",
     ),
     Row(

@@ -51,14 +51,17 @@ class Server:
             threading.Thread(target=self._answer, args=(sock,), daemon=True).start()
 
     def _answer(self, sock: socket.socket) -> None:
-        """Answer the one request of a connection; a reader that leaves early is no fault."""
+        """Answer a connection's request, or all where it lasts; a reader that leaves early is no fault."""
         try:
             sock.settimeout(PATIENCE)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if sock.recv(1, socket.MSG_PEEK) == TLS_HANDSHAKE:
                 sock = self._tls.wrap_socket(sock, server_side=True)
             target, key = read_request(sock)
-            load = parse_load(target)
+            while (load := parse_load(target)).content == "kept":
+                for write in wire_writes(load):
+                    sock.sendall(write)
+                target, key = read_request(sock)
             opening, *others = wire_writes(load)
             if key:
                 sock.sendall(acceptance(key))

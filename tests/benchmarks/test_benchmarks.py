@@ -209,8 +209,8 @@ def test_the_aiio_reader_receives_what_was_sent() -> None:
 
 def test_readers_over_tls_trust_the_server_of_this_run() -> None:
     cells = [
-        Cell(contender=contender, load=Load(content="tls", events=30), rounds=1, passes=1)
-        for contender in ("aiio", "bare")
+        Cell(contender=contender, load=Load(content=content, events=30), rounds=1, passes=3)
+        for contender, content in (("aiio", "tls"), ("bare", "tls"), ("aiio", "kept"))
     ]
     results = measure(cells, lambda text: None)
     assert results.faults == []

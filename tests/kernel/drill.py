@@ -327,7 +327,7 @@ async def run_cell(cell: Drill, wire: Wire) -> dict[str, Any]:
 
     async def handle(tcp: trio.SocketStream) -> None:
         try:
-            await serving._run_script(server, tcp, None, "request")
+            await serving._run_scripts(server, tcp, None, "request", keep=False)
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
             pass
         finally:

@@ -16,14 +16,15 @@ import trio.testing
 import aiio
 from tests.faults.peer import CONTEXT, Seen, open_files, write
 from tests.io.ws_peers import DIALECTS as SOCKETS
-from tests.serving import Exchange, Server, chunk, head, last_chunk, serve
+from tests.serving import Exchange, Server, chunk, drop, head, last_chunk, serve
 from tests.ws_serving import Socket
 
 from .stepping import Stepper
 
 HTTP, WS, KEPT = "openai_responses", "openai_responses_ws", "openai_responses_ws, kept"
+HTTP_KEPT, HTTP_GIVEN_UP = "openai_responses, kept", "openai_responses, kept, given up by the server"
 REALTIME = "openai_realtime"
-TRANSPORTS = (HTTP, WS, REALTIME, KEPT)
+TRANSPORTS = (HTTP, HTTP_KEPT, HTTP_GIVEN_UP, WS, REALTIME, KEPT)
 MOST = 200
 """Checkpoints that a write may have here, and it has far fewer."""
 
@@ -54,13 +55,21 @@ def answer_over_socket(dialect: str) -> Callable[[Exchange], Any]:
 @asynccontextmanager
 async def served(transport: str) -> AsyncIterator[tuple[aiio.Env, Server]]:
     """Run a server, and yield an Env that knows it as `peer`."""
-    dialect, kept = transport.partition(",")[0], transport is KEPT
+    dialect, kept = transport.partition(",")[0], transport not in (HTTP, WS, REALTIME)
     socket = dialect in SOCKETS
     script = answer_over_socket(dialect) if socket else answer_over_http
-    async with serve(script, read="head" if socket else "request") as server, aiio.Env(environ={}) as env:
+    async with (
+        serve(script, read="head" if socket else "request", keep=kept and not socket) as server,
+        aiio.Env(environ={}) as env,
+    ):
         url = server.url.replace("http", "ws", 1) if socket else server.url
-        more: Mapping[str, Any] = {"ws_keep": True} if kept else {}
+        more: Mapping[str, Any] = {"ws_keep": True, "http_keep": True} if kept else {}
         env.register_endpoint("peer", provider=dialect, url=url, auth="key-1", **more)
+        if transport in (HTTP_KEPT, HTTP_GIVEN_UP):
+            await aiio.IO(env=env, model="peer/m").write(CONTEXT)
+            await trio.testing.wait_all_tasks_blocked(0.003)  # the end of its body comes after it
+            if transport is HTTP_GIVEN_UP:
+                server.script_next(drop())
         yield env, server
 
 
@@ -79,20 +88,21 @@ Doing = Callable[[Trial, aiio.IO], Any]
 
 async def run(transport: str, doing: Doing, trial: Trial) -> None:
     """Do something with an IO, and check that nothing is left of it."""
+    tasks = trio.lowlevel.current_statistics().tasks_living
     async with served(transport) as (env, server):
         io = aiio.IO(env=env, model="peer/m")
         await trio.testing.wait_all_tasks_blocked()
-        tasks = trio.lowlevel.current_statistics().tasks_living
         await doing(trial, io)
         trial.stepper.unwatch()
         assert not env.active_io
         assert not env.queued
         assert io.state in ("idle", "closed")
         await io.kill()
+        await env.aclose()
         with trio.fail_after(5):  # of real time: only a socket that is left open takes as long
             await server.wait_idle()
-        await trio.testing.wait_all_tasks_blocked()
-        assert trio.lowlevel.current_statistics().tasks_living == tasks
+    await trio.testing.wait_all_tasks_blocked()
+    assert trio.lowlevel.current_statistics().tasks_living == tasks
 
 
 def at_every_checkpoint(transport: str, doing: Doing) -> list[Trial]:

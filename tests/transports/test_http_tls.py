@@ -160,6 +160,7 @@ async def test_cancelling_in_the_handshake_closes_the_socket(transport: HTTPTran
 async def test_a_broken_tls_context_closes_the_socket() -> None:
     class Broken:
         http_client = None
+        nursery: Any = None
 
         @property
         def ssl_context(self) -> ssl.SSLContext:
@@ -200,6 +201,24 @@ async def test_records_before_a_cut_are_handed_over_first(authority: Authority) 
         with pytest.raises(ssl.SSLEOFError):
             await client.receive()
     client.close()
+    client.close()
+
+
+async def test_what_is_there_is_received_at_once(authority: Authority) -> None:
+    client, server = await tls_pair(authority)
+    with pytest.raises(BlockingIOError):
+        while True:  # tickets may have come
+            assert client.receive_now() == b""
+    assert client.at_rest()
+    await server.send_all(b"whole")
+    assert not client.at_rest()
+    assert client.receive_now() == b"whole"
+    assert client.at_rest()
+    await server.aclose()
+    for _ in range(2):
+        with pytest.raises(EOFError):
+            client.receive_now()
+        assert not client.at_rest()
     client.close()
 
 
