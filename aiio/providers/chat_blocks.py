@@ -6,7 +6,6 @@ A block gets its content index when its first event is made, so indexes are dens
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 import uuid
 from typing import Any, TypeAlias
@@ -272,5 +271,5 @@ def join_base64(pieces: list[str]) -> str:
         return "".join(pieces)
     try:
         return base64.b64encode(b"".join(map(base64.b64decode, pieces))).decode("ascii")
-    except binascii.Error:
+    except ValueError:  # not base64, or not even ASCII
         return "".join(pieces)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -151,7 +150,7 @@ def decoded_text(data: str, mimetype: str, filename: str) -> str:
         raise ValueError(f"this endpoint takes no files of type {mimetype!r} (file {filename!r})")
     try:
         return base64.b64decode(data, validate=True).decode("utf-8", "replace")
-    except binascii.Error as exc:
+    except ValueError as exc:
         raise ValueError(f"file {filename!r} is not base64: {exc}") from exc
 
 

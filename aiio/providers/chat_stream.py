@@ -29,6 +29,7 @@ from .chat_blocks import (
 from .chat_usage import FAILED, chat_usage, finish_of
 from .chat_wire import Call, Choice, Chunk, Delta, End, Function, LooseChunk, read_plain
 from .faults import error_event
+from .narrow import text_of
 from .quirks import Quirks
 from .repeated import RepeatedFrames
 from .think_tags import ThinkTags
@@ -184,8 +185,8 @@ class Answer:
             if chunk.search_results:
                 self._marks["search_results"] = chunk.search_results
         if chunk.x_groq:
-            if chunk.x_groq.get("id"):
-                facts["request_id"] = chunk.x_groq["id"]
+            if request_id := text_of(chunk.x_groq, "id"):
+                facts["request_id"] = request_id
             if self._raw_usage is None and isinstance(usage := chunk.x_groq.get("usage"), dict):
                 self._raw_usage = usage
 

@@ -62,7 +62,7 @@ class SSEDecoder:
     """
 
     def __init__(self, max_frame_bytes: int = 64 << 20) -> None:
-        self.keepalives = 0
+        self.keepalives: int = 0
         self._limit = max_frame_bytes
         self._started = False  # the place where a BOM may stand is behind us
         self._line = bytearray()  # an unfinished line
@@ -286,7 +286,9 @@ def _is_json(data: bytes | bytearray) -> bool:
         msgspec.json.decode(data, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError):
         try:
-            json.loads(data)  # knows NaN and lone surrogates
+            # Knows NaN, lone surrogates and raw control characters, as dialects do. Given bytes it would
+            # guess at their encoding and skip a BOM, which dialects do not; characters are their concern.
+            json.loads(data.decode("latin-1"), strict=False)
         except (ValueError, RecursionError):
             return False
     return True

@@ -98,8 +98,6 @@ class Row:
     """None: it is only shown."""
     at_least: bool = False
     """The goal is a lower bound; else an upper one."""
-    issue: str
-    """Which piece of work has to show it."""
     bracket: Figure | None = None
     """A second regime, printed in brackets, without a goal."""
 

@@ -98,7 +98,6 @@ ROWS = (
         ratio=_against(BURST, "bare"),
         bracket=_against(BURST_SINGLE, "bare"),
         goal=1.25,
-        issue="speed",
     ),
     Row(
         name="anthropic",
@@ -106,7 +105,6 @@ ROWS = (
         ratio=_sdk("anthropic", ANTHROPIC),
         goal=12,
         at_least=True,
-        issue="speed",
     ),
     Row(
         name="ndjson",
@@ -114,14 +112,12 @@ ROWS = (
         ratio=_sdk("ollama", NDJSON),
         goal=15,
         at_least=True,
-        issue="speed",
     ),
     Row(
         name="websocket",
         what="WebSocket burst, CPU per event, aiio / trio-websocket raw",
         ratio=_against(WEBSOCKET, "trio-websocket", passes=2),
         goal=1.15,
-        issue="websocket",
     ),
     Row(
         name="websocket-sdk",
@@ -129,14 +125,12 @@ ROWS = (
         ratio=_sdk("openai-websocket", WEBSOCKET),
         goal=2.5,
         at_least=True,
-        issue="websocket",
     ),
     Row(
         name="paced",
         what="chat SSE paced, 100 streams at 50 chunks/s, CPU per event, aiio / bare trio",
         ratio=_against(PACED, "bare", passes=1),
         goal=1.25,
-        issue="speed",
     ),
     Row(
         name="sdk",
@@ -144,7 +138,6 @@ ROWS = (
         ratio=_sdk("openai", BURST, passes=1),
         goal=35,
         at_least=True,
-        issue="speed",
     ),
     Row(
         name="pydantic-ai",
@@ -152,21 +145,18 @@ ROWS = (
         ratio=_sdk("pydantic-ai", BURST, passes=1),
         goal=50,
         at_least=True,
-        issue="speed",
     ),
     Row(
         name="langchain",
         what="the same, langchain-openai on asyncio / aiio",
         ratio=_sdk("langchain", BURST, passes=1),
         goal=None,
-        issue="speed",
     ),
     Row(
         name="litellm",
         what="the same, litellm on asyncio / aiio",
         ratio=_sdk("litellm", BURST, passes=1),
         goal=None,
-        issue="speed",
     ),
     Row(
         name="tls",
@@ -174,7 +164,6 @@ ROWS = (
         ratio=_against(TLS, "bare"),
         bracket=_against(replace(TLS, batch=1), "bare"),
         goal=1,
-        issue="speed",
     ),
     Row(
         name="lateness",
@@ -182,7 +171,6 @@ ROWS = (
         ratio=_against(TIMED, "bare", passes=1, of="late_p99_ms"),
         bracket=_against(TIMED, "bare", passes=1, of="clock_late_p99_ms"),
         goal=1.5,
-        issue="speed",
     ),
     Row(
         name="first-event",
@@ -190,7 +178,6 @@ ROWS = (
         ratio=_against(FIRST, "openai", passes=100, of="first_event_ms"),
         bracket=_against(FIRST, "bare", passes=100, of="first_event_ms"),
         goal=0.4,
-        issue="speed",
     ),
     Row(
         name="reuse",
@@ -199,7 +186,6 @@ ROWS = (
         bracket=_kept("first_event_ms"),
         goal=1.5,
         at_least=True,
-        issue="speed",
     ),
     Row(
         name="many",
@@ -207,7 +193,6 @@ ROWS = (
         ratio=_against(MANY, "bare", passes=2),
         bracket=_held("held", "bare", of="start_cpu_ms"),
         goal=1.3,
-        issue="speed",
     ),
     Row(
         name="start",
@@ -215,21 +200,18 @@ ROWS = (
         ratio=_held("held", "httpx", of="start_cpu_ms"),
         bracket=_held("held", "openai", of="start_cpu_ms"),
         goal=0.25,
-        issue="speed",
     ),
     Row(
         name="silent",
         what="memory of each of 1,000 silent streams, aiio / official SDK on trio",
         ratio=_held("held", "openai", of="kb_per_stream"),
         goal=0.5,
-        issue="speed",
     ),
     Row(
         name="silent-kb",
         what="the same, kB with aiio",
         ratio=Told(cell=_held("held", "openai").top, name="kb_per_stream"),
         goal=24,
-        issue="speed",
     ),
     Row(
         name="cancel",
@@ -237,7 +219,6 @@ ROWS = (
         ratio=_held("held", "openai"),
         bracket=_held("held", "openai", of="stop_ms"),
         goal=0.5,
-        issue="speed",
     ),
     Row(
         name="kill",
@@ -245,14 +226,12 @@ ROWS = (
         ratio=_held("killed", "openai"),
         bracket=_held("killed", "openai", of="stop_ms"),
         goal=0.5,
-        issue="speed",
     ),
     Row(
         name="import",
         what="CPU to import aiio / trio, httpx and structlog together",
         ratio=Ratio(top=_imports("aiio"), bottom=_imports("trio", "httpx", "structlog")),
         goal=1.25,
-        issue="speed",
     ),
     Row(
         name="instructions",
@@ -260,7 +239,6 @@ ROWS = (
         ratio=Told(cell=COUNTED, name="aiio_whole"),
         bracket=Told(cell=COUNTED, name="aiio_single"),
         goal=None,
-        issue="speed",
     ),
     Row(
         name="instructions-bare",
@@ -268,56 +246,48 @@ ROWS = (
         ratio=Told(cell=COUNTED, name="bare_whole"),
         bracket=Told(cell=COUNTED, name="bare_single"),
         goal=None,
-        issue="speed",
     ),
     Row(
         name="growth-chunks",
         what="growth: CPU for 40,000 chunks / 20,000",
         ratio=_growth(BURST, replace(BURST, events=2 * BURST.events)),
         goal=2.3,
-        issue="context",
     ),
     Row(
         name="growth-frame",
         what="growth: CPU for one frame of 16 MiB / 8 MiB",
         ratio=_growth(HUGE_FRAME, replace(HUGE_FRAME, piece_bytes=2 * HUGE_FRAME.piece_bytes)),
         goal=2.3,
-        issue="context",
     ),
     Row(
         name="growth-arguments",
         what="growth: CPU for one tool call of 40,000 pieces / 20,000",
         ratio=_growth(ARGUMENTS, replace(ARGUMENTS, events=2 * ARGUMENTS.events)),
         goal=2.3,
-        issue="context",
     ),
     Row(
         name="context-deltas",
         what="growth: CPU to assemble 400,000 deltas / 200,000",
         ratio=_work_growth(DELTAS),
         goal=2.3,
-        issue="context",
     ),
     Row(
         name="context-messages",
         what="growth: CPU to append 40,000 messages to a context / 20,000",
         ratio=_work_growth(MESSAGES),
         goal=2.3,
-        issue="context",
     ),
     Row(
         name="context-saves",
         what="growth: CPU to append and flush (no fsync) 16,000 messages / 8,000",
         ratio=_work_growth(SAVES),
         goal=2.3,
-        issue="context",
     ),
     Row(
         name="context-estimate",
         what="growth: CPU to estimate a context of 20,000 blocks of 100 words / 10,000",
         ratio=_work_growth(BLOCKS),
         goal=2.3,
-        issue="context",
     ),
     Row(
         name="context-again",
@@ -325,14 +295,12 @@ ROWS = (
         ratio=Ratio(top=_work(BLOCKS), bottom=_work(BLOCKS_AGAIN)),
         goal=20,
         at_least=True,
-        issue="context",
     ),
     Row(
         name="context-list",
         what="seconds to list the newest 50 of 10,000 sessions (1 GB)",
         ratio=Seconds(cell=_work(SESSIONS)),
         goal=1,
-        issue="context",
     ),
     Row(
         name="builder-growth",
@@ -343,27 +311,23 @@ ROWS = (
             per_event=False,
         ),
         goal=2.3,
-        issue="builder",
     ),
     Row(
         name="agents-delay",
         what="1,000 agents under one nursery, a chunk each 3 s: milliseconds that a timer is late, p99",
         ratio=Told(cell=AGENTS, name="late_p99_ms"),
         goal=100,
-        issue="agents",
     ),
     Row(
         name="agents-memory",
         what="the same: kB that an agent weighs while its request is in flight",
         ratio=Told(cell=AGENTS, name="kb_per_agent"),
         goal=48,
-        issue="agents",
     ),
     Row(
         name="runs-memory",
         what="10,000 contexts of a run in one tree, each with a step that waits: bytes that one weighs",
         ratio=Told(cell=CONTEXTS, name="bytes_per_context"),
         goal=16_384,
-        issue="runs",
     ),
 )

@@ -43,7 +43,6 @@ ROW = Row(
     ratio=Ratio(top=CELL, bottom=CELL),
     bracket=Ratio(top=CELL, bottom=CELL, per_event=False),
     goal=1.5,
-    issue="test",
 )
 
 
@@ -164,7 +163,7 @@ def test_ratios_are_of_medians_per_event_or_whole() -> None:
 
 def test_the_report_shows_what_was_measured() -> None:
     results = measured(CELL, 0.0007, 0.0014, 0.0021)
-    assert "| bare / bare | 1.00 (1.00) | ≤ 1.5 (test) | yes |" in ratio_table([ROW], results, quick=False)
+    assert "| bare / bare | 1.00 (1.00) | ≤ 1.5 | yes |" in ratio_table([ROW], results, quick=False)
     assert "| NO |" in ratio_table([replace(ROW, goal=0.9)], results, quick=False)
     assert "| it runs |" in ratio_table([replace(ROW, goal=0.9)], results, quick=True)
     assert "| bare | 20.00 | 10.00 to 30.00 | 3 |" in cost_table(results)
@@ -293,7 +292,7 @@ def test_what_cannot_be_here_is_skipped_and_said(monkeypatch: pytest.MonkeyPatch
     results = measure([CELL], lambda text: None)
     assert results.faults == []
     assert verdict(ROW, results) is None
-    assert "| - (-) | ≤ 1.5 (test) | skipped: no no-such |" in ratio_table([ROW], results, quick=False)
+    assert "| - (-) | ≤ 1.5 | skipped: no no-such |" in ratio_table([ROW], results, quick=False)
     assert cost_table(results).count("\n") == 1
     assert as_json([ROW], results, quick=False)["cells"][0]["skipped"] == "no no-such"
     results[CELL].fault = "it fell over"
@@ -310,7 +309,7 @@ def test_a_row_without_a_goal_is_shown_and_never_missed() -> None:
     results = measured(CELL, 0.001)
     row = replace(ROW, goal=None)
     assert verdict(row, results) is True
-    assert "| none (test) | - |" in ratio_table([row], results, quick=False)
+    assert "| none | - |" in ratio_table([row], results, quick=False)
 
 
 def test_a_ratio_may_be_of_what_the_processes_report() -> None:
@@ -358,7 +357,7 @@ def test_an_absolute_goal_is_in_seconds_on_the_clock() -> None:
     assert results.value(row.ratio) == 0.2
     assert row.cells() == [CELL]
     assert row.quick().cells() == [CELL.quick()]
-    assert "| bare / bare | 0.20 | ≤ 0.25 (test) | yes |" in ratio_table([row], results, quick=False)
+    assert "| bare / bare | 0.20 | ≤ 0.25 | yes |" in ratio_table([row], results, quick=False)
     assert "| saves: 5 | bare |" in cost_table(
         measured(replace(CELL, load=Load(content="saves", events=5)), 1)
     )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import json
+import random
 from collections.abc import Iterable
-from itertools import chain
 from pathlib import Path
 
 from aiio.context.types import Block, assistant_message, user_message
 from aiio.transports.framing import NDJSONDecoder, SSEDecoder
 from tests.providers.manifest import FIXTURES, recordings_folder
+
+from .mutations import shortened
+from .rare_answers import RARE
 
 PREFIXES = {
     "openai_chat": "chat",
@@ -24,16 +27,6 @@ PREFIXES = {
 }
 """What names of recordings begin with, by dialect."""
 
-_LIVE = (
-    b'{"setupComplete":{}}',
-    b'{"serverContent":{"modelTurn":{"parts":[{"text":"hm","thought":true}]}}}',
-    b'{"serverContent":{"modelTurn":{"parts":[{"text":"Hi"}]}}}',
-    b'{"toolCall":{"functionCalls":[{"id":"c1","name":"look","args":{"at":"sky"}}]}}',
-    b'{"serverContent":{"turnComplete":true},"usageMetadata":{"promptTokenCount":1,"totalTokenCount":3}}',
-    b'{"serverContent":{"interrupted":true}}',
-    b'{"toolCallCancellation":{"ids":["c1"]}}',
-    b'{"goAway":{"timeLeft":"1s"}}',
-)
 _CHUNKED = (
     b"5\r\nhello\r\n0\r\n\r\n",
     b"5;a=b\r\nhello\r\n00A \r\n0123456789\r\n0\r\nx: y\r\n\r\nHTTP/1.1 200 OK\r\n",
@@ -48,6 +41,18 @@ _SSE = (
 )
 MOST = 2 << 10
 """Bytes of a seed: longer ones make every try slow."""
+SHORT = 300
+"""Bytes of most seeds: an answer keeps all that is odd about it when there is less of it."""
+_VARIANTS = 3
+"""Short answers made of each."""
+
+_TOKENS = {
+    "sse": rb"data: |data:|data|event: |error|: |id: 1|\n|\n\n|\r|\r\n|{}|[DONE]|{|x|1|"
+    b"\xef\xbb\xbf|\xe2\x80\xa8",
+    "ndjson": rb'{"a":1}|{|}|"|\n|\r\n| |1|null|\f|\v|' b"\xff|\xe2\x80\xa8",
+    "chunked": rb"0|1|5|a|F|ff|\r\n|\r|\n|;x=1| |hello|a: b|:|0\r\n\r\n|1\r\nx\r\n|" b"\x00|\xff",
+}
+"""What each format is made of, apart by bars; escapes are those of Python."""
 
 
 def folder() -> Path:
@@ -57,14 +62,12 @@ def folder() -> Path:
 
 @functools.cache
 def frames_of(dialect: str) -> tuple[tuple[bytes, ...], ...]:
-    """Return the frames of each recording of *dialect*, those that are received; long ones cut down."""
+    """Return the frames that are received in each recording of *dialect*, cut down, and its rare answers."""
     found: list[tuple[bytes, ...]] = []
     for path in sorted({*folder().glob(f"{PREFIXES[dialect]}-*"), *FIXTURES.glob(f"{PREFIXES[dialect]}-*")}):
         if frames := _frames(path):
             found.append(tuple(_cut_down(frames)))
-    if dialect == "gemini_live":
-        found.append(_LIVE)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys([*found, *RARE[dialect]]))
 
 
 def _frames(path: Path) -> list[bytes]:
@@ -95,24 +98,39 @@ def _cut_down(frames: list[bytes]) -> list[bytes]:
     return frames
 
 
+def tokens(kind: str) -> list[bytes]:
+    """Return what texts of *kind* (sse, ndjson, chunked) are made of."""
+    text = _TOKENS[kind]
+    for escape, char in ((rb"\n", b"\n"), (rb"\r", b"\r"), (rb"\f", b"\f"), (rb"\v", b"\v")):
+        text = text.replace(escape, char)
+    return text.split(b"|")
+
+
 def dialect_seeds(dialect: str) -> list[bytes]:
-    """Return inputs for `answering.check_bytes`: whole answers, each read and ended in several ways."""
-    choices = (b"\x00", b"\x25", b"\x2a", b"\x0f", b"\x31")
-    answers = [b"\n".join(frames) for frames in frames_of(dialect)]
-    return [
-        choices[at % len(choices)] + bytes([at % 8]) + answer
-        for at, answer in enumerate(chain(answers, answers[::-1]))
-    ]
+    """Return inputs for `answering.check_bytes`: answers, most of them short, read and ended variously."""
+    choices = (b"\x00", b"\x26", b"\x0a", b"\x0f", b"\x13")
+    answers = [b"\n".join(frames) for frames in (*frames_of(dialect), *short_answers(dialect))]
+    return [choices[at % len(choices)] + bytes([at % 8]) + answer for at, answer in enumerate(answers)]
+
+
+@functools.cache
+def short_answers(dialect: str) -> tuple[tuple[bytes, ...], ...]:
+    """Return the answers of `frames_of`, each cut down to `SHORT` bytes in several ways, always the same."""
+    chance = random.Random(0)
+    found = (
+        tuple(shortened(frames, SHORT, chance)) for frames in frames_of(dialect) for _ in range(_VARIANTS)
+    )
+    return tuple(dict.fromkeys(found))
 
 
 def sse_seeds() -> list[bytes]:
     """Return inputs for framing laws: three bytes that cut, and an event stream."""
-    return _cut([*_SSE, *_short(("*.sse",))])
+    return _cut([*_SSE, *_short("*.sse")])
 
 
 def ndjson_seeds() -> list[bytes]:
     """Return inputs for framing laws: three bytes that cut, and JSON lines."""
-    return _cut([b'{"a":1}\r\n\r\n \n{"b":2}', b"1\n2\n\n3", *_short(("*.ndjson",))])
+    return _cut([b'{"a":1}\r\n\r\n \n{"b":2}', b"1\n2\n\n3", *_short("*.ndjson")])
 
 
 def chunked_seeds() -> list[bytes]:
@@ -120,9 +138,9 @@ def chunked_seeds() -> list[bytes]:
     return _cut(_CHUNKED)
 
 
-def _short(patterns: Iterable[str]) -> list[bytes]:
-    paths = sorted(path for pattern in patterns for path in folder().glob(pattern))
-    return [path.read_bytes()[-150:] for path in paths]
+def _short(pattern: str) -> list[bytes]:
+    ends = [path.read_bytes()[-150:] for path in sorted(folder().glob(pattern))]
+    return list(dict.fromkeys([*ends, *(end[-50:] for end in ends)]))
 
 
 def _cut(datas: Iterable[bytes]) -> list[bytes]:

@@ -80,7 +80,7 @@ def sse_by_the_standard(wire: bytes) -> tuple[list[tuple[bytes, str]], int]:
 def is_json(data: bytes) -> bool:
     """Tell whether *data* is a JSON text. Whether its characters are UTF-8 is for a dialect to say."""
     try:
-        json.loads(re.sub(rb"[\x80-\xff]", b"x", data))
+        json.loads(re.sub(rb"[\x80-\xff]", b"x", data).decode("ascii"), strict=False)
     except (ValueError, RecursionError):
         return False
     return True
@@ -132,12 +132,18 @@ def _check_limit(make: Callable[[int], Framer], data: bytes, cuts: Sequence[int]
     assert run(make(SMALL), pieces(data, cuts)) == (frames, verdict)
 
 
+_FRAMING_FIELD = re.compile(rb"\r\n(content-length|transfer-encoding):", re.IGNORECASE)
+"""In a trailer it says nothing, and is read over; h11 is particular about its value there too."""
+
+
 def check_chunked(data: bytes, cuts: Sequence[int]) -> None:
     """Assert that a chunked body is what h11 finds in it, or is refused; and that the cut does not matter."""
     body, outcome = unchunked(ChunkedDecoder(), pieces(data, cuts))
     assert unchunked(ChunkedDecoder(), [data]) == (body, outcome)
-    expected, verdict = by_h11("transfer-encoding", "chunked", data)
-    if outcome == "done":  # we may be stricter (bare LF, bare CR in an extension), never laxer
+    expected, verdict = chunked_by_h11(data)
+    if outcome == "done" and not _FRAMING_FIELD.search(
+        data
+    ):  # we may be stricter (bare LF, bare CR in an extension), never laxer
         assert (body, outcome) == (expected, verdict)
     else:
         assert expected.startswith(body)
@@ -159,6 +165,18 @@ def by_h11(name: str, value: str, wire: bytes) -> tuple[bytes, str]:
     peer.send(_ASKED)
     peer.send(h11.EndOfMessage())
     peer.receive_data(f"HTTP/1.1 200 OK\r\nconnection: close\r\n{name}: {value}\r\n\r\n".encode() + wire)
+    return _body_from(peer)
+
+
+def chunked_by_h11(wire: bytes) -> tuple[bytes, str]:
+    """Return what `by_h11` makes of a chunked body, at half the cost: as the body of a request."""
+    peer = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
+    peer.receive_data(b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n" + wire)
+    return _body_from(peer)
+
+
+def _body_from(peer: h11.Connection) -> tuple[bytes, str]:
+    """Return the body behind the head that *peer* was fed, with the stream's end after it."""
     body, ended = b"", False
     try:
         peer.next_event()

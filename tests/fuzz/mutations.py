@@ -1,7 +1,8 @@
-"""Frames made different: values of other types, keys gone, frames doubled, moved, from other answers.
+"""Inputs made different. Frames: values of other types, keys gone, frames doubled, moved, from other answers.
 
-What random bytes do to JSON is mostly no JSON any more, and a dialect refuses it before it looks. This keeps
-it JSON. Deterministic: the same *seed* makes the same of the same frames.
+What random bytes do to JSON is mostly no JSON any more, and a dialect refuses it before it looks. What is
+done to frames here keeps them JSON. For framing, bytes become other bytes and tokens of the format.
+Deterministic: what is made depends on the input and on *chance* alone.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ VALUES: tuple[Any, ...] = (
     [{}],
     {"a": {}},
     {"type": "text"},
+    "$.a[1]['b'].c",
+    "data:image/png;base64,AAAA",
+    "AAA=",
     ["x", 1],
 )
 """What takes the place of something: other types, edges of numbers, words that mean something."""
@@ -65,13 +69,79 @@ RAW = (
 """What the encoder would not write."""
 
 
-def mutated(frames: Sequence[bytes], others: Sequence[bytes], seed: int) -> list[bytes]:
+_CHANGES = (1, 1, 2, 4)
+_EVERY_BYTE = 255
+"""The first byte of an input for framing that is cut at every place."""
+
+
+def mutated(frames: Sequence[bytes], others: Sequence[bytes], chance: random.Random) -> list[bytes]:
     """Return *frames* after one to four changes; *others* are frames to take from."""
-    chance = random.Random(seed)
     changed = list(frames)
-    for _ in range(chance.choice((1, 1, 2, 4))):
+    for _ in range(chance.choice(_CHANGES)):
         _change(changed, others, chance)
     return changed
+
+
+def shortened(frames: Sequence[bytes], most: int, chance: random.Random) -> list[bytes]:
+    """Return *frames* made to *most* bytes: without some of them, and without some of what is in the longest.
+
+    What else there is to an answer stays: the order of its frames, and how they begin and end.
+    """
+    kept = list(frames)
+    while kept and sum(map(len, kept)) > most:
+        longest = max(range(len(kept)), key=lambda at: len(kept[at]))
+        fewer = _without_one(kept[longest], chance) if len(kept) < 4 or chance.randrange(3) else None
+        if fewer is not None:
+            kept[longest] = fewer
+        else:
+            del kept[chance.randrange(len(kept))]
+    return kept
+
+
+def _without_one(frame: bytes, chance: random.Random) -> bytes | None:
+    """Return JSON without one of its leaves, a long one rather, but never a type; None: there is none."""
+    try:
+        root = [msgspec.json.decode(frame)]
+    except (ValueError, RecursionError):
+        return None
+    leaves = [place for place in _places(root)[1:] if place[1] != "type" and not _is_full(place[0][place[1]])]
+    if not leaves:
+        return None
+    holder, key = max(chance.choices(leaves, k=3), key=lambda leaf: len(repr(leaf[0][leaf[1]])))
+    del holder[key]
+    return msgspec.json.encode(root[0])
+
+
+def _is_full(value: Any) -> bool:
+    return isinstance(value, dict | list) and bool(value)
+
+
+def mutated_bytes(data: bytes, tokens: Sequence[bytes], chance: random.Random) -> bytes:
+    """Return another input for framing: three bytes that cut, the rest after one to four changes."""
+    cuts, rest = data[:3], data[3:]
+    for _ in range(chance.choice(_CHANGES)):
+        at, size = chance.randrange(len(rest) + 1), chance.randrange(1, 8)
+        match chance.randrange(12):
+            case 0:
+                rest = rest[:at] + rest[at + size :]
+            case 1:
+                rest = rest[: at + size] + rest[at:]
+            case 2:
+                rest = rest[:at] + bytes([chance.randrange(256)]) + rest[at + 1 :]
+            case 3:
+                rest = rest[:at]
+            case 4:
+                rest = rest[at:]
+            case 5 | 6:
+                token = chance.choice(tokens)
+                rest = rest[:at] + token + rest[at + len(token) :]
+            case _:
+                rest = rest[:at] + chance.choice(tokens) + rest[at:]
+    if not chance.randrange(8):
+        cuts = bytes((_EVERY_BYTE, 0, 0))
+    elif len(cuts) < 3 or chance.randrange(2):
+        cuts = bytes(chance.randrange(min(len(rest) + 2, _EVERY_BYTE)) for _ in range(3))
+    return cuts + rest
 
 
 def _change(frames: list[bytes], others: Sequence[bytes], chance: random.Random) -> None:

@@ -25,14 +25,6 @@ from .framing_laws import (
 )
 
 CUTS = st.lists(st.integers(0, 80), max_size=5)
-TOKENS = {
-    "sse": rb"data: |data:|data|event: |error|: |id: 1|\n|\n\n|\r|\r\n|{}|[DONE]|{|x|1|"
-    b"\xef\xbb\xbf|\xe2\x80\xa8",
-    "ndjson": rb'{"a":1}|{|}|"|\n|\r\n| |1|null|\f|\v|' b"\xff|\xe2\x80\xa8",
-    "chunked": rb"0|1|5|a|F|ff|\r\n|\r|\n|;x=1| |hello|a: b|:|0\r\n\r\n|1\r\nx\r\n|" b"\x00|\xff",
-}
-"""What each format is made of, apart by bars; escapes are those of Python."""
-
 CHECKS: dict[str, Callable[[bytes, Sequence[int]], None]] = {
     "sse": check_sse,
     "sse-limit": check_sse_limit,
@@ -45,10 +37,7 @@ CHECKS: dict[str, Callable[[bytes, Sequence[int]], None]] = {
 
 def made_of(kind: str) -> st.SearchStrategy[bytes]:
     """Return texts of the tokens of *kind*, with any bytes between them now and then."""
-    tokens = TOKENS["ndjson" if kind == "whole" else kind.removesuffix("-limit")]
-    for escape, char in ((rb"\n", b"\n"), (rb"\r", b"\r"), (rb"\f", b"\f"), (rb"\v", b"\v")):
-        tokens = tokens.replace(escape, char)
-    token = st.sampled_from(tokens.split(b"|"))
+    token = st.sampled_from(corpus.tokens("ndjson" if kind == "whole" else kind.removesuffix("-limit")))
     return st.lists(token | token | token | st.binary(max_size=3), max_size=20).map(b"".join)
 
 
