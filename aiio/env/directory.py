@@ -38,7 +38,11 @@ class Directory:
 
     def settings(self, name: str, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the settings of endpoint *name*: a fresh dict, secrets masked. ValueError: unknown."""
-        known = self._known(name)
+        return self._settings_of(name, self._known(name), overrides)
+
+    def _settings_of(
+        self, name: str, known: KnownEndpoint, overrides: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
         base = known.policy()
         url = environment_url(known, self._environ)
         if url is not None:
@@ -53,14 +57,18 @@ class Directory:
 
     def endpoint(self, name: str, overrides: Mapping[str, Any] | None = None) -> Endpoint:
         """Return endpoint *name*. ValueError: unknown; the text lists the known, and says how to add one."""
-        return self.read(name, self.settings(name, overrides))
+        return self.look_up(name, overrides)[0]
 
-    def read(self, name: str, settings: Mapping[str, Any]) -> Endpoint:
-        """Return endpoint *name* as its *settings* have it, which `settings` returned."""
-        known, merged = self._known(name), dict(settings)
+    def look_up(
+        self, name: str, overrides: Mapping[str, Any] | None = None
+    ) -> tuple[Endpoint, dict[str, Any]]:
+        """Return endpoint *name*, and the settings that it was read from. ValueError: as `endpoint`."""
+        known = self._known(name)
+        settings = self._settings_of(name, known, overrides)
+        merged = dict(settings)
         token = record_token(merged.pop("auth", None))
         models = merged.get("models")
-        return Endpoint(
+        endpoint = Endpoint(
             name=name,
             provider=str(merged["provider"]),
             url=merged["url"],
@@ -71,6 +79,7 @@ class Directory:
             models=models if isinstance(models, Mapping) and models else None,
             policy=merged,
         )
+        return endpoint, settings
 
     def credential(self, endpoint: Endpoint) -> Secret | None:
         """Return the credential for *endpoint*: its own (the overrides', the record's), or the environment's.

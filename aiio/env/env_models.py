@@ -75,8 +75,7 @@ class EnvModels(EnvEndpoints):
         Cancellation: safe. Always a checkpoint.
         """
         self.scrubber.learn(overrides or {})
-        settings = self._directory.settings(name, overrides)
-        endpoint = self._directory.read(name, settings)
+        endpoint, settings = self._directory.look_up(name, overrides)
         if endpoint.embedded:
             url, key = await self._embedded().address()
             self.scrubber.add(key)
@@ -87,8 +86,7 @@ class EnvModels(EnvEndpoints):
         self.scrubber.learn(endpoint.policy)  # keys may hide in headers and overrides
         if not (overrides and overrides.get("auth")) and self.renewal.is_due(name):
             await self.renewal.renew(name, self.endpoint_settings(name).get("oauth"))
-            settings = self._directory.settings(name, overrides)
-            endpoint = self._directory.read(name, settings)
+            endpoint, settings = self._directory.look_up(name, overrides)
         return Address(url=url, credential=self._credential(endpoint), settings=settings)
 
     async def access(self, name: str) -> Access:

@@ -9,19 +9,18 @@ has timers of its own.
 from __future__ import annotations
 
 import ssl
-from functools import lru_cache
 from typing import Protocol
 
-import httpx
 import trio
 
 from .base import TransportRequest
 from .http_connection import Answer, HTTPConnection, connection_for
 from .http_direct import DirectClient
-from .http_errors import fault, peer_name, scrubbed_url
+from .http_errors import fault
 from .http_headers import wire_headers
 from .http_kept import KeptConnections, Place, Tasks
 from .http_stock import LentClient, StockAnswer, proxied_client
+from .target import Target, target_of
 
 
 class HTTPEnv(Protocol):
@@ -57,15 +56,15 @@ class HTTPTransport:
         """See `Transport`. trio.ClosedResourceError: the transport was closed before."""
         if self._closed:
             raise trio.ClosedResourceError("this HTTP transport is closed")
-        url = _checked_url(request.url)
+        target = target_of(request.url, "http")
         direct = request.proxy is None and self._env.http_client is None
         headers = wire_headers(request.headers, keep=direct and request.reuse is not None)
         answer: Answer
         if direct:
-            place = self._place(request, url)
-            answer = await self._client.open(request.method, url, headers, request.body, place)
+            place = self._place(request, target)
+            answer = await self._client.open(request.method, target, headers, request.body, place)
         else:
-            answer = await self._stock(url, request, headers, nursery)
+            answer = await self._stock(target, request, headers, nursery)
         if request.head_came is not None:
             request.head_came()
         try:
@@ -80,15 +79,15 @@ class HTTPTransport:
         self.kept.close()
         await trio.lowlevel.checkpoint()
 
-    def _place(self, request: TransportRequest, url: httpx.URL) -> Place | None:
+    def _place(self, request: TransportRequest, target: Target) -> Place | None:
         try:
-            return self.kept.place(request, url, lambda: self._env.ssl_context)
+            return self.kept.place(request, target, lambda: self._env.ssl_context)
         except OSError as exc:
-            raise fault(exc, phase="tls", peer=peer_name(url)) from exc
+            raise fault(exc, phase="tls", peer=target.peer) from exc
 
     async def _stock(
         self,
-        url: httpx.URL,
+        target: Target,
         request: TransportRequest,
         headers: list[tuple[bytes, bytes]],
         nursery: trio.Nursery,
@@ -97,20 +96,6 @@ class HTTPTransport:
         if request.proxy is not None:
             client = proxied_client(request.proxy, self._env.ssl_context)
         assert client is not None
-        answer = StockAnswer(client, request, peer_name(url), owned=request.proxy is not None)
+        answer = StockAnswer(client, request, target.peer, owned=request.proxy is not None)
         await answer.start(headers, nursery)
         return answer
-
-
-@lru_cache(maxsize=64)  # parsing one is a tenth of a request's start, and most are asked for again
-def _checked_url(url: str) -> httpx.URL:
-    """Return *url*, parsed. ProviderError (malformed): nothing can be sent there; quotes it scrubbed."""
-    try:
-        parsed = httpx.URL(url)
-        if parsed.scheme not in ("http", "https"):
-            raise httpx.UnsupportedProtocol(f"not http or https: {parsed.scheme}")
-        if not parsed.host or (parsed.port or 0) > 65535:
-            raise httpx.InvalidURL("no host, or a port out of range")
-    except (httpx.UnsupportedProtocol, httpx.InvalidURL, ValueError) as exc:
-        raise fault(exc, phase="connect", peer=scrubbed_url(url)) from exc
-    return parsed

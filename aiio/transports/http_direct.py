@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 import h11
-import httpx
 import trio
 
 from aiio.env.errors import ProviderError
 
 from .base import checkpoint_with_data
 from .http_body import BodyDecoder, body_decoder
-from .http_errors import cut_off, fault, peer_name
+from .http_errors import cut_off, fault
 from .http_headers import lower_cased
 from .http_kept import Place
 from .http_socket import ByteStream, PlainStream, TLSStream, connect
+from .target import Target
 
 MAX_HEAD = 64 << 10
 """Bytes of a response head."""
@@ -102,7 +102,7 @@ class DirectClient:
     async def open(
         self,
         method: str,
-        url: httpx.URL,
+        target: Target,
         headers: list[tuple[bytes, bytes]],
         body: bytes | None,
         place: Place | None = None,
@@ -111,7 +111,7 @@ class DirectClient:
 
         Args:
           method: upper case.
-          url: absolute, http or https.
+          target: where it goes.
           headers: as `wire_headers` made them.
           body: None: the request has none.
           place: where its connection comes from and goes to; None: it is its own.
@@ -121,19 +121,19 @@ class DirectClient:
 
         Cancellation: the socket is closed.
         """
-        peer = peer_name(url)
+        peer = target.peer
         try:
             parser = _head_parser(method)
         except h11.LocalProtocolError as exc:
             raise fault(exc, phase="send", peer=peer) from exc
-        data = _request_bytes(method, url, headers, body)
+        data = _request_bytes(method, target, headers, body)
         found = None
         if place is not None:
             found = await place.talk(lambda kept: exchange(kept, parser, data, peer))
         if found is not None:
             stream, head = found
         else:  # *parser* has heard nothing yet
-            stream = await self._connect(url, peer)
+            stream = await self._connect(target)
             try:
                 head = await exchange(stream, parser, data, peer)
             except BaseException:
@@ -143,23 +143,21 @@ class DirectClient:
         lasts = parser.our_state is h11.DONE and decoder.delimited  # MUST_CLOSE: the server wants it
         return DirectAnswer(head, decoder, stream, parser.trailing_data[0], peer, place if lasts else None)
 
-    async def _connect(self, url: httpx.URL, peer: str) -> ByteStream:
-        host = url.raw_host.decode("ascii")
-        tls = url.scheme == "https"
+    async def _connect(self, target: Target) -> ByteStream:
         try:
-            plain = PlainStream(await connect(host, url.port or (443 if tls else 80)))
+            plain = PlainStream(await connect(target.host, target.port))
         except (OSError, UnicodeError) as exc:
-            raise fault(exc, phase="connect", peer=peer) from exc
-        if not tls:
+            raise fault(exc, phase="connect", peer=target.peer) from exc
+        if not target.tls:
             return plain
         try:
             context = self._ssl_context()
             context.set_alpn_protocols(["http/1.1"])
-            stream = TLSStream(plain, context, host)
+            stream = TLSStream(plain, context, target.host)
             await stream.handshake()
         except OSError as exc:
             plain.close()
-            raise fault(exc, phase="tls", peer=peer) from exc
+            raise fault(exc, phase="tls", peer=target.peer) from exc
         except BaseException:
             plain.close()
             raise
@@ -187,11 +185,11 @@ _ALL_SENT = h11.EndOfMessage()
 
 
 def _request_bytes(
-    method: str, url: httpx.URL, headers: list[tuple[bytes, bytes]], body: bytes | None
+    method: str, target: Target, headers: list[tuple[bytes, bytes]], body: bytes | None
 ) -> bytes:
-    lines = [b"%s %s HTTP/1.1" % (method.encode("ascii"), url.raw_path)]
+    lines = [f"{method} {target.resource} HTTP/1.1".encode("ascii")]
     if not any(name.lower() == b"host" for name, _ in headers):
-        lines.append(b"Host: " + url.netloc)
+        lines.append(f"Host: {target.host_header}".encode("ascii"))
     lines += [b"%s: %s" % header for header in headers]
     if body is not None or method in ("POST", "PUT", "PATCH"):
         lines.append(b"Content-Length: %d" % len(body or b""))

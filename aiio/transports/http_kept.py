@@ -26,7 +26,6 @@ from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias
 
 import h11
-import httpx
 import trio
 
 from aiio.env.durations import try_duration
@@ -36,6 +35,7 @@ from .base import Reuse, TransportRequest
 from .http_body import BodyDecoder
 from .http_headers import credential_headers
 from .http_socket import ByteStream
+from .target import Target
 
 KEEP_IDLE = 30.0
 """Seconds that a connection is kept, where a setting of the endpoint does not parse."""
@@ -118,7 +118,7 @@ class KeptConnections:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def place(self, request: TransportRequest, url: httpx.URL, context: Callable[[], object]) -> Place | None:
+    def place(self, request: TransportRequest, target: Target, context: Callable[[], object]) -> Place | None:
         """Return where the connection of *request* comes from and goes to; None: it is none's but its own.
 
         Args:
@@ -127,8 +127,7 @@ class KeptConnections:
         if request.reuse is None:
             return None
         secret = blake2b(repr(credential_headers(request.headers)).encode(), key=_SALT).digest()
-        tls = context() if url.scheme == "https" else None
-        key = (url.scheme, url.raw_host, url.port, tls, secret)
+        key = (target.host, target.port, context() if target.tls else None, secret)
         return Place(self, key, request.reuse, try_duration(request.http_keep_idle) or KEEP_IDLE)
 
     def take(self, key: Key) -> ByteStream | None:

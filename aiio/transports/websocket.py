@@ -15,7 +15,8 @@ from aiio.env.background import Background
 
 from .base import TransportRequest
 from .http_headers import wire_headers
-from .ws_connect import Target, open_stream
+from .target import target_of
+from .ws_connect import open_stream
 from .ws_connection import WebSocketConnection
 
 _OF_THE_HANDSHAKE = frozenset({b"connection", b"accept-encoding", b"host"})
@@ -47,7 +48,7 @@ class WebSocketTransport:
 
         Header `Sec-WebSocket-Protocol` names subprotocols, separated by commas.
         """
-        target = Target.of(request.url)
+        target = target_of(request.url, "ws")
         handshake = _handshake_headers(request)
         tasks = nursery if request.slot is None else self._env.nursery
         connection = None if request.slot is None else request.slot.take()

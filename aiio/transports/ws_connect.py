@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import h11
 import httpx
@@ -14,54 +13,12 @@ import trio
 from aiio.env.errors import ErrorKind, ProviderError
 
 from .http_errors import Phase, cut_off, fault, peer_name, scrubbed_url
+from .target import Target
 
 MAX_HEAD = 64 << 10
 """Bytes of a response head."""
 READ_SIZE = 16 << 10
 """Bytes a read asks for."""
-
-_PLAIN = {"ws": "http", "wss": "https"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """Where a WebSocket goes."""
-
-    host: str
-    port: int
-    tls: bool
-    resource: str
-    """Path and query, as they are written in the request."""
-    peer: str
-    """`host:port`, for messages."""
-
-    @property
-    def host_header(self) -> str:
-        """The host as the request names it: with its port only where that is not the scheme's own."""
-        standard = self.port == (443 if self.tls else 80)
-        return self.peer.rpartition(":")[0] if standard else self.peer
-
-    @classmethod
-    def of(cls, url: str) -> Target:
-        """Return the target of *url*. ProviderError (malformed): nothing can be sent there."""
-        try:
-            parsed = httpx.URL(url)
-            if parsed.scheme not in _PLAIN:
-                raise httpx.UnsupportedProtocol(f"not ws or wss: {parsed.scheme}")
-            if not parsed.host or (parsed.port or 0) > 65535:
-                raise httpx.InvalidURL("no host, or a port out of range")
-        except (httpx.UnsupportedProtocol, httpx.InvalidURL, ValueError) as exc:
-            text = f"not a usable WebSocket URL: {scrubbed_url(url)}"
-            raise ProviderError(ErrorKind.MALFORMED, text, phase="connect") from exc
-        parsed = parsed.copy_with(scheme=_PLAIN[parsed.scheme])
-        tls = parsed.scheme == "https"
-        return cls(
-            host=parsed.raw_host.decode("ascii"),
-            port=parsed.port or (443 if tls else 80),
-            tls=tls,
-            resource=parsed.raw_path.decode("ascii"),
-            peer=peer_name(parsed),
-        )
 
 
 async def open_stream(

@@ -25,7 +25,8 @@ from .base import BINARY, Frame, TransportRequest, checkpoint_with_data
 from .http_connection import connection_for
 from .http_errors import Phase, fault
 from .http_headers import lower_cased
-from .ws_connect import READ_SIZE, Target
+from .target import Target
+from .ws_connect import READ_SIZE
 from .ws_errors import ABNORMAL, close_fault, library_fault
 from .ws_wire import Wire
 

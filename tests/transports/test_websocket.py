@@ -10,8 +10,8 @@ from trio.testing import MockClock
 
 from aiio.env.errors import HttpStatusError, ProviderError
 from aiio.transports.base import Duplex, Frame, TransportRequest
+from aiio.transports.target import target_of
 from aiio.transports.websocket import WebSocketTransport
-from aiio.transports.ws_connect import Target
 from tests.serving import Authority, hang, reset, serve
 from tests.ws_serving import Socket, SocketServer, serve_ws, text_frame
 
@@ -427,10 +427,10 @@ async def test_a_url_that_leads_nowhere(url: str, kind: str, phase: str) -> None
 
 
 async def test_a_standard_port_is_not_named_in_the_request() -> None:
-    assert Target.of("wss://api.test/v1").host_header == "api.test"
-    assert Target.of("ws://api.test:443/").host_header == "api.test:443"
-    assert Target.of("ws://[::1]:8000").host_header == "[::1]:8000"
-    assert Target.of("ws://[::1]:8000").resource == "/"
+    assert target_of("wss://api.test/v1", "ws").host_header == "api.test"
+    assert target_of("ws://api.test:443/", "ws").host_header == "api.test:443"
+    assert target_of("ws://[::1]:8000", "ws").host_header == "[::1]:8000"
+    assert target_of("ws://[::1]:8000", "ws").resource == "/"
 
 
 async def test_a_credential_that_cannot_be_sent_never_connects() -> None:
