@@ -1,4 +1,4 @@
-"""What holds for every test: nobody's own configuration is read or written, and logging is as new."""
+"""What holds for every test: nobody's configuration is read or written, logging is as new; and a clock."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 from hypothesis import settings
+from trio.testing import MockClock
 
 for name in [name for name in os.environ if name.startswith("AIIO_") and name != "AIIO_RECORDINGS"]:
     del os.environ[name]
@@ -25,3 +26,9 @@ def _structlog_as_new() -> Iterator[None]:
     """Leave structlog unconfigured, which `capture_logs` does not: lines of other tests would be printed."""
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture
+def patient_clock() -> MockClock:
+    """An autojump clock that jumps only after 5 ms of real idleness, so bytes on loopback arrive first."""
+    return MockClock(autojump_threshold=0.005)

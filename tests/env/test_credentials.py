@@ -26,11 +26,7 @@ KEY = "sk-canary-0123456789"
 OTHER = "sk-other-0123456789"
 
 
-@pytest.fixture(autouse=True)
-def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No keyring, and a working directory of our own."""
-    monkeypatch.setattr(Keyring, "installed", staticmethod(lambda: False))
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("nothing_installed")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Fixtures: a clock that waits for loopback, a certificate authority, room for many sockets."""
+"""Fixtures: a certificate authority, room for many sockets."""
 
 from __future__ import annotations
 
@@ -10,13 +10,6 @@ from pathlib import Path
 
 import pytest
 import trustme
-from trio.testing import MockClock
-
-
-@pytest.fixture
-def patient_clock() -> MockClock:
-    """An autojump clock that jumps only after 5 ms of real idleness, so bytes on loopback arrive first."""
-    return MockClock(autojump_threshold=0.005)
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
@@ -42,12 +40,6 @@ KEY = "sk-recorded-0123456789abcdef"
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "traffic.jsonl"
-
-
-@pytest.fixture
-def logs_as_they_were() -> Iterator[None]:
-    yield
-    structlog.reset_defaults()
 
 
 async def ask(env: aiio.Env, model: str, **limits: Any) -> tuple[list[Any], Any]:
@@ -215,7 +207,6 @@ async def test_a_file_that_cannot_be_written_is_refused_at_once(aiio_env: aiio.E
         record(aiio_env, tmp_path / "missing" / "traffic.jsonl")
 
 
-@pytest.mark.usefixtures("logs_as_they_were")
 async def test_a_disk_that_refuses_harms_no_request(
     aiio_env: aiio.Env, aiio_server: MockServer, path: Path
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import socket
 import sys
@@ -18,6 +17,7 @@ from aiio.transports.base import TransportRequest
 from aiio.transports.http import HTTPTransport
 from aiio.transports.http_direct import exchange
 from aiio.transports.http_socket import READ_SIZE, PlainStream
+from tests.faults.peer import open_files
 from tests.serving import (
     EVENT_STREAM,
     Exchange,
@@ -304,10 +304,6 @@ async def test_reading_after_closing_is_a_fault(any_transport: HTTPTransport) ->
         await connection.aclose()
         with pytest.raises(ProviderError, match="closed on our side"):
             await connection.receive()
-
-
-def open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts files in /proc")

@@ -1,0 +1,60 @@
+"""Where a request goes: its URL, taken apart and checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import httpx
+
+from aiio.env.errors import ErrorKind, ProviderError
+
+from .http_errors import fault, peer_name, scrubbed_url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A peer, and what is asked of it."""
+
+    host: str
+    port: int
+    tls: bool
+    resource: str
+    """Path and query, as they are written in the request."""
+    peer: str
+    """`host:port`, for messages."""
+
+    @property
+    def host_header(self) -> str:
+        """The host as the request names it: with its port only where that is not the scheme's own."""
+        standard = self.port == (443 if self.tls else 80)
+        return self.peer.rpartition(":")[0] if standard else self.peer
+
+
+@lru_cache(maxsize=64)  # most are asked for again, and parsing one is a twentieth of a request's start
+def target_of(url: str, kind: Literal["http", "ws"]) -> Target:
+    """Return the target of *url*, whose scheme is *kind* or that over TLS.
+
+    ProviderError (malformed): nothing can be sent there; it quotes *url* without what may be secret.
+    """
+    try:
+        parsed = httpx.URL(url)
+        if parsed.scheme not in (kind, f"{kind}s"):
+            raise httpx.UnsupportedProtocol(f"not {kind} or {kind}s: {parsed.scheme}")
+        if not parsed.host or (parsed.port or 0) > 65535:
+            raise httpx.InvalidURL("no host, or a port out of range")
+    except (httpx.UnsupportedProtocol, httpx.InvalidURL, ValueError) as exc:
+        if kind == "http":
+            raise fault(exc, phase="connect", peer=scrubbed_url(url)) from exc
+        text = f"not a usable WebSocket URL: {scrubbed_url(url)}"
+        raise ProviderError(ErrorKind.MALFORMED, text, phase="connect") from exc
+    tls = parsed.scheme != kind
+    parsed = parsed.copy_with(scheme="https" if tls else "http")  # whose ports httpx knows
+    return Target(
+        host=parsed.raw_host.decode("ascii"),
+        port=parsed.port or (443 if tls else 80),
+        tls=tls,
+        resource=parsed.raw_path.decode("ascii"),
+        peer=peer_name(parsed),
+    )
