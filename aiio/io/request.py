@@ -1,8 +1,8 @@
 """One request, from admission to its terminal event.
 
-    admit                     a FIFO slot in the ledger; no limit runs yet
-    scope overall             from admission to the last byte; it is that of the nursery
-      nursery                 what runs beside the reading; nothing raises out of it
+    admit                     a FIFO slot in the ledger; no limit runs yet, but kill() has a scope
+    nursery                   what runs beside the reading; nothing raises out of it
+      its scope               from admission to the last byte: the overall limit, and kill()
         scope connect         to the response head: base + 1 ms a body byte
         scope stuck           while reading: as long as no message data comes
     settle                    cause -> terminal event, by the table in state.py
@@ -48,6 +48,8 @@ LATE_USAGE = 1.0
 CLEANUP = 5.0
 """Seconds that closing a connection may take, shielded from cancellation."""
 
+_NOT_ENDED = Ending()
+
 
 class Request:
     """One request of one IO. Made, run once, and done with.
@@ -73,7 +75,7 @@ class Request:
         self._limits = limits
         self._after_batch = after_batch
         self._provider_class = io.provider_class
-        self._ending = Ending()
+        self._ending = _NOT_ENDED
         self._trace = WriteTrace(
             endpoint=io.endpoint_name,
             model=model,
@@ -85,8 +87,7 @@ class Request:
         self.settings: Mapping[str, Any] | None = None
         """Those of the endpoint, while the provider's hooks make the request; None: read them live."""
         self.scope: trio.CancelScope = trio.CancelScope()
-        """What `kill()` cancels. Nothing else does."""
-        self._overall: trio.CancelScope | None = None  # the nursery's; None: not admitted yet
+        """What `kill()` cancels: the wait for a slot, then all that runs, up to the overall limit."""
         self._connect: trio.CancelScope | None = None
         self._reading = False
         self._pings_count = False
@@ -129,7 +130,7 @@ class Request:
 
     def _expired(self) -> Cause | None:
         """Return the limit whose time has come first, if one has. On a tie the wider one."""
-        due = [(math.inf if self._overall is None else self._overall.deadline, Cause.OVERALL)]
+        due = [(self.scope.deadline, Cause.OVERALL)]
         if self._connect is not None:
             due.append((self._connect.deadline, Cause.CONNECT))
         if self._reading:
@@ -147,8 +148,7 @@ class Request:
         """Run to the terminal event; see `IO.write` for what it returns and raises."""
         interrupted: BaseException | None = None
         try:
-            with self.scope:
-                await self._admitted()
+            await self._admitted()
         except BaseException as exc:  # noqa: BLE001  # only cancellation, and crashes of a transport's tasks
             interrupted = self._interruption(exc)
         # Whatever ended without a note was ended by a scope: a limit of ours, or somebody else's.
@@ -167,17 +167,26 @@ class Request:
     async def _admitted(self) -> None:
         """Hold a slot of the ledger while the request is in flight. Raises only cancellation, or groups."""
         io = self._io
-        await io.env.ledger.acquire(io)
+        with self.scope:
+            await io.env.ledger.acquire(io)
+        if self.scope.cancelled_caught:
+            return
         try:
-            now = self._trace.admitted_at = trio.current_time()
-            io.env.emit("io_start", io=io, context=self._answer.context, url=io._url)
-            async with trio.open_nursery() as nursery:
-                self._overall = overall = nursery.cancel_scope
-                overall.deadline = now + self._limits.overall
-                await self._attempts(nursery)
-                overall.cancel()
+            if not self._over():  # else it was killed as it got its slot
+                await self._in_flight()
         finally:
             io.env.ledger.release(io)
+
+    async def _in_flight(self) -> None:
+        """Run what has its slot. Raises as `_admitted`."""
+        io = self._io
+        now = self._trace.admitted_at = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            self.scope = nursery.cancel_scope
+            self.scope.deadline = now + self._limits.overall
+            io.env.emit("io_start", io=io, context=self._answer.context, url=io._url)
+            await self._attempts(nursery)
+            self.scope.cancel()
 
     def _interruption(self, exc: BaseException) -> BaseException | None:
         """Note what left the nursery; return what of it must go on to the caller."""
@@ -402,12 +411,11 @@ class Request:
 
     async def _read_late(self, connection: Connection) -> None:
         """The answer is complete: take what usage still comes, for a moment, whatever else the peer does."""
-        answer, overall = self._answer, self._overall
-        assert overall is not None  # what is read was admitted
-        overall.deadline = math.inf  # the answer came in time
+        answer = self._answer
+        self.scope.deadline = math.inf  # the answer came in time
         # The limit may have fired in the pass of trio's loop that brought the last piece: then nothing
         # can be awaited any more.
-        if not overall.cancel_called:
+        if not self.scope.cancel_called:
             with trio.move_on_after(LATE_USAGE):
                 try:
                     while not answer.over and (frames := await connection.receive()) is not None:
