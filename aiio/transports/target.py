@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
@@ -20,7 +20,7 @@ class Target:
     host: str
     port: int
     tls: bool
-    resource: str
+    resource: str = field(repr=False)
     """Path and query, as they are written in the request."""
     peer: str
     """`host:port`, for messages."""
@@ -32,12 +32,16 @@ class Target:
         return self.peer.rpartition(":")[0] if standard else self.peer
 
 
-@lru_cache(maxsize=64)  # most are asked for again, and parsing one is a twentieth of a request's start
 def target_of(url: str, kind: Literal["http", "ws"]) -> Target:
     """Return the target of *url*, whose scheme is *kind* or that over TLS.
 
     ProviderError (malformed): nothing can be sent there; it quotes *url* without what may be secret.
     """
+    may_be_secret = "?" in url or "@" in url
+    return _parsed(url, kind) if may_be_secret else _remembered(url, kind)
+
+
+def _parsed(url: str, kind: Literal["http", "ws"]) -> Target:
     try:
         parsed = httpx.URL(url)
         if parsed.scheme not in (kind, f"{kind}s"):
@@ -58,3 +62,7 @@ def target_of(url: str, kind: Literal["http", "ws"]) -> Target:
         resource=parsed.raw_path.decode("ascii"),
         peer=peer_name(parsed),
     )
+
+
+# Most are asked for again, and parsing one is a twentieth of a request's start.
+_remembered = lru_cache(maxsize=64)(_parsed)

@@ -18,7 +18,7 @@ import aiio
 from aiio.context.events import Done, Error
 from aiio.io import limits
 from aiio.io.limits import as_words, check_duration, connect_budget, resolve_limit, resolve_timeout
-from aiio.io.trace import MOST_GAPS
+from aiio.io.trace import MOST_GAPS, WriteTrace
 from aiio.providers.base import define_provider
 
 from .scripted import CONTEXT, HANG, MODEL, Head, Pause, Ping, Scripted, Step, finish, frames, say, scripted
@@ -289,3 +289,10 @@ async def test_the_trace_tells_the_longest_gaps_and_how_much_came(autojump_clock
     counts = [line[key] for key in ("text_chars", "thinking_chars", "tool_calls")]
     assert counts == [MOST_GAPS + 1, 2, 1]
     assert "overall_budget_ms" not in line
+
+
+async def test_the_trace_counts_no_blocks_of_other_kinds() -> None:
+    drawn = aiio.assistant_message([{"type": "image", "content": "AA=="}])
+    with capture_logs() as lines:
+        WriteTrace(endpoint="e", model="m").settled(Done(message=drawn))
+    assert [lines[0][key] for key in ("text_chars", "thinking_chars", "tool_calls")] == [0, 0, 0]

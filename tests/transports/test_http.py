@@ -60,6 +60,12 @@ async def test_an_answer_comes_in_frames(any_transport: HTTPTransport) -> None:
     assert request.headers["host"] == f"127.0.0.1:{server.port}"
 
 
+async def test_a_host_header_of_the_caller_is_the_only_one(any_transport: HTTPTransport) -> None:
+    async with serve(respond(sse(A))) as server:
+        await ask(any_transport, server.url, headers={"Host": "api.test"})
+    assert server.requests[0].headers["host"] == "api.test"
+
+
 async def test_a_get_has_no_body(any_transport: HTTPTransport) -> None:
     async with serve(respond(sse(A))) as server:
         assert (await ask(any_transport, server.url, method="GET")).frames == [A]
