@@ -47,7 +47,7 @@ class HTTPTransport:
 
     def __init__(self, env: HTTPEnv) -> None:
         self._env = env
-        self.kept = KeptConnections(lambda: env.nursery)
+        self.kept: KeptConnections = KeptConnections(lambda: env.nursery)
         """Empty where no endpoint has the setting `http_keep`."""
         self._client = DirectClient(lambda: env.ssl_context)
         self._closed = False

@@ -144,7 +144,7 @@ class ChunkedDecoder(BodyDecoder):
         while position < len(data):
             if data.startswith(b"\r\n", position):
                 self.done = True
-                self.exact = position + 2 == len(data)
+                self.exact: bool = position + 2 == len(data)
                 return
             line = _TRAILER_LINE.match(data, position)
             if line is None:
