@@ -29,6 +29,8 @@ from rich.text import Text
 from aiio.testing import Request, Step, fail, finish, hang, mock_server, pause, ping, say
 from tests.observe.chromium import Chromium, find_chromium
 
+from .quickstart_demo import SUBJECTS as FEW
+
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
 TABLE, PAGE = IMAGES / "run.svg", IMAGES / "trace.png"
@@ -43,26 +45,7 @@ SHOWN = 2 / 3
 """Which of the pictures that the run drew is shown: 0 the first, 1 the last."""
 
 COMMAND = "aiio run prompts.jsonl --agents 6 --stuck-timeout 4s --out answers.jsonl --log trace.jsonl"
-SUBJECTS = (
-    "birds",
-    "rivers",
-    "colours",
-    "trees",
-    "planets",
-    "languages",
-    "fruits",
-    "metals",
-    "games",
-    "seas",
-    "winds",
-    "clouds",
-    "stones",
-    "herbs",
-    "fishes",
-    "islands",
-    "dances",
-    "tools",
-)
+SUBJECTS = (*FEW, "winds", "clouds", "stones", "herbs", "fishes", "islands", "dances", "tools")
 """What the prompts are about; their keys."""
 
 

@@ -191,15 +191,14 @@ class Request:
     def _interruption(self, exc: BaseException) -> BaseException | None:
         """Note what left the nursery; return what of it must go on to the caller."""
         found = leaves(exc)
-        cancelled = [leaf for leaf in found if isinstance(leaf, trio.Cancelled)]
+        urgent = [leaf for leaf in found if not isinstance(leaf, Exception | trio.Cancelled)]
         faults = [leaf for leaf in found if isinstance(leaf, Exception)]
-        urgent = [leaf for leaf in found if leaf not in cancelled and leaf not in faults]
         if urgent:
             self._note(Cause.OUTER)
             return urgent[0]
         if faults:  # a bug of the transport, reported like any other plug-in's
             self._note(Cause.FAULT, fault=plugin_fault("transport", faults[0]))
-        return cancelled[0] if cancelled else None
+        return next((leaf for leaf in found if isinstance(leaf, trio.Cancelled)), None)
 
     async def _attempts(self, nursery: trio.Nursery) -> None:
         """Make the request, and once more if a refused credential has changed meanwhile."""

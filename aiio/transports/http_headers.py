@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from enum import Enum
-from functools import lru_cache
 
 from aiio.env.errors import ErrorKind, ProviderError
 
@@ -29,13 +27,14 @@ def wire_headers(headers: Mapping[str, str], *, keep: bool = False) -> list[tupl
         The value is in neither the text nor the traceback.
     """
     checked: list[tuple[bytes, bytes]] = []
-    named = False
     for name, value in headers.items():
-        kind = _kind(name)
-        if kind is not _Kind.OURS:
-            checked.append((name.encode("ascii"), _value(name, value, credential=kind is _Kind.CREDENTIAL)))
-            named = named or kind is _Kind.USER_AGENT
-    if not named:
+        if _NAME.fullmatch(name) is None:
+            raise ProviderError(ErrorKind.MALFORMED, f"not a header name: {ascii(name)[:60]}", phase="send")
+        if name.lower() in _OURS:
+            continue
+        checked.append((name.encode("ascii"), _value(name, value)))
+    names = {name.lower() for name, _ in checked}
+    if b"user-agent" not in names:
         checked.append((b"User-Agent", b"aiio"))
     lasting = b"keep-alive" if keep else b"close"
     return [*checked, (b"Accept-Encoding", b"identity"), (b"Connection", lasting)]
@@ -55,26 +54,8 @@ def lower_cased(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return headers
 
 
-class _Kind(Enum):
-    OURS = 1
-    CREDENTIAL = 2
-    USER_AGENT = 3
-    OTHER = 4
-
-
-@lru_cache(maxsize=256)  # they are few, and every request has them again
-def _kind(name: str) -> _Kind:
-    """Return what header *name* is for. ProviderError (malformed): it is no name."""
-    if _NAME.fullmatch(name) is None:
-        raise ProviderError(ErrorKind.MALFORMED, f"not a header name: {ascii(name)[:60]}", phase="send")
-    if name.lower() in _OURS:
-        return _Kind.OURS
-    if _CREDENTIAL.search(name) is not None:
-        return _Kind.CREDENTIAL
-    return _Kind.USER_AGENT if name.lower() == "user-agent" else _Kind.OTHER
-
-
-def _value(name: str, value: object, *, credential: bool) -> bytes:
+def _value(name: str, value: object) -> bytes:
+    credential = _CREDENTIAL.search(name) is not None
     kind = ErrorKind.AUTH if credential else ErrorKind.MALFORMED
     text = value.strip(" \t") if isinstance(value, str) else "\0"
     if _VALUE.fullmatch(text) is None:

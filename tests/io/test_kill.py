@@ -85,6 +85,23 @@ async def test_kill_while_queued(autojump_clock: MockClock) -> None:
         assert len(wire.requests) == 1
 
 
+async def test_kill_from_a_listener_to_io_start_stops_it_before_anything_is_sent(
+    autojump_clock: MockClock,
+) -> None:
+    async with scripted(say("x"), HANG) as (env, wire):
+        io = aiio.IO(env=env, model=MODEL)
+
+        def hear(event: Any) -> None:
+            if event.name == "io_start":
+                io.kill_nowait("not now")
+
+        env.on_event(hear)
+        terminal = await io.write(CONTEXT)
+        assert isinstance(terminal, Error)
+        assert (terminal.cancelled, terminal.error) == (True, "cancelled: not now")
+        assert (wire.requests, io.state, list(env.active_io)) == ([], "closed", [])
+
+
 async def test_kill_from_a_callback_stops_the_events(autojump_clock: MockClock) -> None:
     texts: list[str] = []
     async with scripted(

@@ -413,6 +413,16 @@ async def test_a_full_read_is_followed_by_one_without_waiting() -> None:
     stream.close()
 
 
+async def test_what_was_sent_is_not_kept() -> None:
+    stream, theirs = stream_pair()
+    request = bytes(100)
+    before = sys.getrefcount(request)
+    assert stream.send_now(request)
+    assert sys.getrefcount(request) == before
+    theirs.close()
+    stream.close()
+
+
 @pytest.mark.parametrize("answered", [True, False])
 async def test_E6_an_answer_that_beat_a_broken_send_is_read(answered: bool) -> None:
     """The peer answered and closed before the first byte went out, so that sending fails at once."""
