@@ -30,8 +30,8 @@ def callback_name(event_name: str) -> str:
     return f"on_{event_name}"
 
 
-_BY_CLASS: dict[type, str] = {cls: callback_name(name) for name, cls in EVENT_CLASSES.items()}
-CALLBACK_NAMES: tuple[str, ...] = tuple(_BY_CLASS.values())
+_CLASS_OF: dict[str, type] = {callback_name(name): cls for name, cls in EVENT_CLASSES.items()}
+CALLBACK_NAMES: tuple[str, ...] = tuple(_CLASS_OF)
 _TERMINAL = (callback_name(EventType.DONE), callback_name(EventType.ERROR))
 _ON_ERROR = callback_name(EventType.ERROR)
 _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -56,22 +56,8 @@ def normalize_callbacks(
     Raises:
       TypeError: an unknown callback name, a value that is no function, or a coroutine function.
     """
-    callbacks, binding = callbacks or {}, binding or {}
-    for name in callbacks:
-        if name not in CALLBACK_NAMES:
-            raise TypeError(f"unknown callback {name!r}; there are {', '.join(CALLBACK_NAMES)}")
-    on_data, on_log, on_terminal = (
-        _checked(name, binding.get(name)) for name in ("on_data", "on_log", "on_terminal")
-    )
-    chosen: CallbackSet = dict.fromkeys(CALLBACK_NAMES, on_data or ignore_event)
-    if on_log is not None:
-        chosen[_ON_ERROR] = _logging_errors(on_data or ignore_event, on_log)
-    for name, value in callbacks.items():
-        chosen[name] = _checked(name, value) or ignore_event
-    if on_terminal is not None:
-        for name in _TERMINAL:
-            chosen[name] = _one_after_the_other(chosen[name], on_terminal)
-    return chosen
+    on_data, chosen = _chosen(callbacks or {}, binding or {})
+    return {name: chosen.get(name, on_data) for name in CALLBACK_NAMES}
 
 
 def dispatch(callbacks: Mapping[str, Callback], event: Any) -> None:
@@ -87,12 +73,42 @@ def dispatch(callbacks: Mapping[str, Callback], event: Any) -> None:
     callback(event)
 
 
-def handlers_by_class(callbacks: Mapping[str, Callback]) -> dict[type, Callback | None]:
-    """Return a normalized set by event class, None for callbacks that ignore: one look-up an event."""
-    return {
-        cls: None if (callback := callbacks[name]) is ignore_event else callback
-        for cls, name in _BY_CLASS.items()
-    }
+def handlers_by_class(
+    callbacks: Mapping[str, Callback | bool | None],
+    binding: Mapping[str, Callable[..., object] | bool | None],
+) -> dict[type, Callback]:
+    """Return what `normalize_callbacks` returns, by event class and without those that ignore.
+
+    One look-up an event, and a handful of entries for a handful of callbacks: they are made for every write.
+    """
+    on_data, chosen = _chosen(callbacks, binding)
+    handlers = {} if on_data is ignore_event else dict.fromkeys(_CLASS_OF.values(), on_data)
+    for name, callback in chosen.items():
+        handlers[_CLASS_OF[name]] = callback
+    return {cls: callback for cls, callback in handlers.items() if callback is not ignore_event}
+
+
+def _chosen(
+    callbacks: Mapping[str, Callback | bool | None],
+    binding: Mapping[str, Callable[..., object] | bool | None],
+) -> tuple[Callback, CallbackSet]:
+    """Return the callback of all that have none of their own, and those that have one."""
+    for name in callbacks:
+        if name not in _CLASS_OF:
+            raise TypeError(f"unknown callback {name!r}; there are {', '.join(CALLBACK_NAMES)}")
+    on_data, on_log, on_terminal = (
+        _checked(name, binding.get(name)) for name in ("on_data", "on_log", "on_terminal")
+    )
+    on_data = on_data or ignore_event
+    chosen: CallbackSet = {}
+    if on_log is not None:
+        chosen[_ON_ERROR] = _logging_errors(on_data, on_log)
+    for name, value in callbacks.items():
+        chosen[name] = _checked(name, value) or ignore_event
+    if on_terminal is not None:
+        for name in _TERMINAL:
+            chosen[name] = _one_after_the_other(chosen.get(name, on_data), on_terminal)
+    return on_data, chosen
 
 
 def _checked(name: str, value: Callable[..., object] | bool | None) -> Callable[..., object] | None:

@@ -12,18 +12,30 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 from .text import clean_text
 from .types import Usage
 
 COUNTERS = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens")
 
+_Places: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
+"""Fields: the object that they are in (`""`: the root), and their names."""
+
+
+def _at_root(*names: str) -> _Places:
+    return (("", names),)
+
+
+def _inside(objects: Iterable[str], *names: str) -> _Places:
+    return tuple((outer, names) for outer in objects)
+
+
 # Where each dialect puts a counter, the best source first: objects of details before fields of the root,
-# `reasoning` before `thinking`. A path with a dot leads into an object of details.
-_INPUT = ("input_tokens", "inputTokens", "prompt_tokens", "promptTokens", "prompt_eval_count")
-_OUTPUT = ("output_tokens", "outputTokens", "completion_tokens", "completionTokens", "eval_count")
-_TOTAL = ("total_tokens", "totalTokens", "total_token_count", "totalTokenCount")
+# `reasoning` before `thinking`.
+_INPUT = _at_root("input_tokens", "inputTokens", "prompt_tokens", "promptTokens", "prompt_eval_count")
+_OUTPUT = _at_root("output_tokens", "outputTokens", "completion_tokens", "completionTokens", "eval_count")
+_TOTAL = _at_root("total_tokens", "totalTokens", "total_token_count", "totalTokenCount")
 _INPUT_DETAILS = (
     "input_tokens_details",
     "inputTokensDetails",
@@ -38,14 +50,7 @@ _OUTPUT_DETAILS = (
     "completionTokensDetails",
     "output_token_details",
 )
-
-
-def _inside(objects: Iterable[str], *names: str) -> tuple[str, ...]:
-    return tuple(f"{outer}.{name}" for outer in objects for name in names)
-
-
-_CACHED = (
-    *_inside(_INPUT_DETAILS, "cached_tokens", "cachedTokens"),
+_CACHED = _inside(_INPUT_DETAILS, "cached_tokens", "cachedTokens") + _at_root(
     "cached_tokens",
     "cachedTokens",
     "cache_read_input_tokens",
@@ -54,29 +59,19 @@ _CACHED = (
     "cached_content_token_count",
     "cachedContentTokenCount",
 )
-_CACHE_WRITE = (
-    *_inside(_INPUT_DETAILS, "cache_write_tokens", "cacheWriteTokens"),
-    "cache_write_tokens",
-    "cacheWriteTokens",
-    "cache_creation_input_tokens",
+_CACHE_WRITE = _inside(_INPUT_DETAILS, "cache_write_tokens", "cacheWriteTokens") + _at_root(
+    "cache_write_tokens", "cacheWriteTokens", "cache_creation_input_tokens"
 )
 _REASONING = (
     *_inside(_OUTPUT_DETAILS, "reasoning_tokens", "reasoningTokens"),
-    "reasoning_tokens",
-    "reasoningTokens",
+    *_at_root("reasoning_tokens", "reasoningTokens"),
     *_inside(_OUTPUT_DETAILS, "thinking_tokens", "thinkingTokens"),
-    "thinking_tokens",
-    "thinkingTokens",
-    "thoughts_token_count",
-    "thoughtsTokenCount",
+    *_at_root("thinking_tokens", "thinkingTokens", "thoughts_token_count", "thoughtsTokenCount"),
 )
-_GEMINI_PROMPT = ("prompt_token_count", "promptTokenCount")
-_GEMINI_TOOL_USE = ("tool_use_prompt_token_count", "toolUsePromptTokenCount")
-_GEMINI_ANSWER = (
-    "candidates_token_count",
-    "candidatesTokenCount",
-    "response_token_count",
-    "responseTokenCount",
+_GEMINI_PROMPT = _at_root("prompt_token_count", "promptTokenCount")
+_GEMINI_TOOL_USE = _at_root("tool_use_prompt_token_count", "toolUsePromptTokenCount")
+_GEMINI_ANSWER = _at_root(
+    "candidates_token_count", "candidatesTokenCount", "response_token_count", "responseTokenCount"
 )
 _SERVICE_TIER = ("service_tier", "serviceTier", "traffic_type", "trafficType")
 _INFERENCE_GEO = ("inference_geo", "inferenceGeo")
@@ -113,7 +108,7 @@ def usage_normalize(reported: object) -> Usage:
     details = report.details()
     if total is not None and total != usage.get("total_tokens"):
         details["reported_total_tokens"] = total
-    bounded = usage_details(details)
+    bounded = usage_details(details) if details else None
     if bounded is not None:
         usage["details"] = bounded
     return usage
@@ -142,15 +137,16 @@ class _Report:
             if isinstance(self.rest.get(name), dict):
                 self.rest[name] = dict(self.rest[name])
 
-    def take(self, paths: Iterable[str]) -> int | float | None:
-        """Remove the fields at *paths* and return the first that is a count."""
+    def take(self, places: _Places) -> int | float | None:
+        """Remove the fields at *places* and return the first that is a count."""
         found = None
-        for path in paths:
-            outer, _, name = path.rpartition(".")
+        for outer, names in places:
             fields = self.rest.get(outer) if outer else self.rest
-            if isinstance(fields, dict) and name in fields:
-                value = _count(fields.pop(name))
-                found = value if found is None else found
+            if isinstance(fields, dict):
+                for name in names:
+                    if name in fields:
+                        value = _count(fields.pop(name))
+                        found = value if found is None else found
         return found
 
     def take_cost(self) -> int | float | None:

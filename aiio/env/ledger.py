@@ -51,6 +51,19 @@ class Ledger:
         self._max_active = checked_max_active(value)
         self._grant()
 
+    def acquire_nowait(self, io: Any) -> None:
+        """Take a slot for *io*.
+
+        Raises:
+          trio.WouldBlock: none is free.
+          trio.BusyResourceError: *io* holds a slot or waits for one already.
+        """
+        if io in self._active or io in self._waiting:
+            raise trio.BusyResourceError("this IO is in the ledger already")
+        if not self._has_room():  # else nobody waits: what becomes free is granted in the same moment
+            raise trio.WouldBlock
+        self._active[io] = None
+
     async def acquire(self, io: Any) -> None:
         """Take a slot for *io*, waiting for one behind all who came before.
 
@@ -59,11 +72,12 @@ class Ledger:
 
         Cancellation: safe. No slot is held then. Always a checkpoint.
         """
-        if io in self._active or io in self._waiting:
-            raise trio.BusyResourceError("this IO is in the ledger already")
         await trio.lowlevel.checkpoint_if_cancelled()
-        if self._has_room() and not self._waiting:
-            self._active[io] = None
+        try:
+            self.acquire_nowait(io)
+        except trio.WouldBlock:
+            pass
+        else:
             await trio.lowlevel.cancel_shielded_checkpoint()
             return
 

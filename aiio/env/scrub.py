@@ -139,6 +139,8 @@ class Scrubber:
 
     def add_url(self, url: str) -> None:
         """Remember the credentials inside *url*: its user part, and query values named like a key."""
+        if "@" not in url and "?" not in url:  # it has neither, as nearly all
+            return
         try:
             parts = urlsplit(url)
             user, password = parts.username or "", parts.password
@@ -158,17 +160,18 @@ class Scrubber:
     def learn(self, tree: Mapping[str, Any]) -> None:
         """Remember the credentials in a settings tree: `Secret`s, values named like one, and inside URLs."""
         for key, value in tree.items():
-            if isinstance(value, Mapping):
-                self.learn(value)
-            elif isinstance(value, Secret) or (
-                isinstance(value, str) and (is_secret_name(key) or key == "auth")
-            ):
+            if isinstance(value, str):
+                if is_secret_name(key) or key == "auth":
+                    self.add(value)
+                    if key.lower().endswith("cookie"):
+                        for pair in value.split(";"):
+                            self.add(pair.partition("=")[2].strip())
+                elif "://" in value:
+                    self.add_url(value)
+            elif isinstance(value, Secret):
                 self.add(value)
-                if isinstance(value, str) and key.lower().endswith("cookie"):
-                    for pair in value.split(";"):
-                        self.add(pair.partition("=")[2].strip())
-            elif isinstance(value, str) and "://" in value:
-                self.add_url(value)
+            elif isinstance(value, Mapping):
+                self.learn(value)
 
     def text(self, text: str) -> str:
         """Return *text* with every credential masked; the same object when there was none."""

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from aiio.context.assemble import Assembler, create_assembler
-from aiio.context.callbacks import handlers_by_class
 from aiio.context.events import (
     BlockEvent,
     Done,
@@ -53,15 +52,14 @@ class Answer:
     Args:
       io: the IO that runs the request.
       context: what is sent, for estimating usage.
-      callbacks: the normalized set of callbacks.
+      handlers: by event class, as `handlers_by_class` makes them.
     """
 
     def __init__(
-        self, io: IO, context: Sequence[Message], callbacks: Mapping[str, Callable[[Any], object]]
+        self, io: IO, context: Sequence[Message], handlers: Mapping[type, Callable[[Any], object]]
     ) -> None:
         self._io = io
-        wanted = handlers_by_class(callbacks).items()
-        self._handlers = {cls: handler for cls, handler in wanted if handler is not None}
+        self._handlers = handlers
         self.context = context
         self.assembler: Assembler = create_assembler()
         self.provider: Provider | None = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from aiio.context.callbacks import normalize_callbacks
+from aiio.context.callbacks import handlers_by_class
 from aiio.context.events import Terminal
 from aiio.context.log import get_logger
 from aiio.context.types import Message
@@ -298,7 +298,7 @@ class IO:
         request = self._request
         self.kill_nowait(reason)
         if request is not None:
-            await request.settled.wait()
+            await request.wait_settled()
         else:
             await trio.lowlevel.checkpoint()
 
@@ -326,7 +326,7 @@ class IO:
         validate_context(context)
         explicit = {option: check_duration(option, value) for option, value in durations.items()}
         binding = {"on_data": on_data or self._on_data, "on_log": self._on_log}
-        handlers = normalize_callbacks(callbacks or {}, binding)
+        handlers = handlers_by_class(callbacks or {}, binding)
         if model is not None:
             self._check_model(model, self.env.endpoint(self.endpoint_name))
         for_write = dict(settings) if isinstance(settings, Mapping) else {}

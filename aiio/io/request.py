@@ -91,8 +91,9 @@ class Request:
         self._connect: trio.CancelScope | None = None
         self._reading = False
         self._pings_count = False
-        self.settled: trio.Event = trio.Event()
-        """Set when the write has its terminal event and nothing of it runs any more."""
+        self.settled: bool = False
+        """The write has its terminal event, and nothing of it runs any more."""
+        self._waited_for: trio.Event | None = None  # once somebody waits for that; few do
 
     # -- stopping ---------------------------------------------------------------------------------
 
@@ -142,6 +143,14 @@ class Request:
         assert self._trace.progress_at is not None  # set with the response head, before reading begins
         return self._trace.progress_at + self._limits.stuck
 
+    async def wait_settled(self) -> None:
+        """Wait until the request has `settled`. Cancellation: only the wait ends. Always a checkpoint."""
+        if self._waited_for is None:
+            self._waited_for = trio.Event()
+        if self.settled:
+            self._waited_for.set()
+        await self._waited_for.wait()
+
     # -- running ----------------------------------------------------------------------------------
 
     async def run(self) -> Terminal:
@@ -156,7 +165,9 @@ class Request:
         try:
             terminal = self._settle()
         finally:
-            self.settled.set()
+            self.settled = True
+            if self._waited_for is not None:
+                self._waited_for.set()
         try:
             if interrupted is not None:
                 raise interrupted
@@ -165,28 +176,28 @@ class Request:
             del interrupted  # its traceback holds this frame: a circle, with all that the request holds in it
 
     async def _admitted(self) -> None:
-        """Hold a slot of the ledger while the request is in flight. Raises only cancellation, or groups."""
-        io = self._io
-        with self.scope:
-            await io.env.ledger.acquire(io)
-        if self.scope.cancelled_caught:
-            return
+        """Hold a slot of the ledger, and be in flight. Raises only cancellation, or groups."""
+        io, ledger = self._io, self._io.env.ledger
+        await trio.lowlevel.checkpoint_if_cancelled()
         try:
-            if not self._over():  # else it was killed as it got its slot
-                await self._in_flight()
+            ledger.acquire_nowait(io)
+        except trio.WouldBlock:
+            with self.scope:
+                await ledger.acquire(io)
+            if self.scope.cancelled_caught:
+                return
+        try:
+            if self._over():  # it was killed before it got its slot, or as it got it
+                return
+            now = self._trace.admitted_at = trio.current_time()
+            async with trio.open_nursery() as nursery:
+                self.scope = nursery.cancel_scope
+                self.scope.deadline = now + self._limits.overall
+                io.env.emit("io_start", io=io, context=self._answer.context, url=io._url)
+                await self._attempts(nursery)
+                self.scope.cancel()
         finally:
-            io.env.ledger.release(io)
-
-    async def _in_flight(self) -> None:
-        """Run what has its slot. Raises as `_admitted`."""
-        io = self._io
-        now = self._trace.admitted_at = trio.current_time()
-        async with trio.open_nursery() as nursery:
-            self.scope = nursery.cancel_scope
-            self.scope.deadline = now + self._limits.overall
-            io.env.emit("io_start", io=io, context=self._answer.context, url=io._url)
-            await self._attempts(nursery)
-            self.scope.cancel()
+            ledger.release(io)
 
     def _interruption(self, exc: BaseException) -> BaseException | None:
         """Note what left the nursery; return what of it must go on to the caller."""
@@ -259,8 +270,11 @@ class Request:
                 if self._trace.reuse is not None:
                     done = isinstance(self._answer.terminal, Done)
                     self._trace.reuse.whole = done and self._ending.cause is Cause.ANSWERED
-                with trio.move_on_after(CLEANUP, shield=True):
+                if getattr(connection, "closes_at_once", False):
                     await connection.aclose()
+                else:
+                    with trio.move_on_after(CLEANUP, shield=True):
+                        await connection.aclose()
         return None
 
     async def _resolve(self) -> Address:

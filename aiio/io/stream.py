@@ -67,10 +67,10 @@ class EventStream:
 
     async def _stopped(self) -> None:
         request = self._request
-        if request is not None and not request.settled.is_set():
+        if request is not None and not request.settled:
             request.stop(Cause.LEFT)
             with trio.CancelScope(shield=True):  # bounded: clean-up of a request is
-                await request.settled.wait()
+                await request.wait_settled()
 
     def __aiter__(self) -> EventStream:
         return self

@@ -44,7 +44,7 @@ def chat_options(
     if (limit := checked(settings, "max_tokens", COUNT)) is not None:
         body[quirks.max_tokens_field] = limit
     for key, check in _OPTIONS.items():
-        if (value := checked(settings, key, check)) is not None:
+        if key in settings and (value := checked(settings, key, check)) is not None:
             body[key] = value
     if format_ := body.get("response_format"):
         body["response_format"] = _format(format_)

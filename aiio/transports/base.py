@@ -57,7 +57,7 @@ class TransportRequest:
     proxy: str | None = field(default=None, repr=False)
     """Proxy URL for this request; None: direct."""
     head_came: Callable[[], None] | None = field(default=None, repr=False)
-    """Called when the response head is there, before the body of a refusal is read."""
+    """Called before the body of a refusal is read, which may take longer than its head."""
     max_frame_bytes: int = 64 << 20
     max_response_bytes: int = 1 << 30
     """Decoded bytes of one answer."""
@@ -105,7 +105,8 @@ class Connection(Protocol):
     async def aclose(self) -> None:
         """Close the socket. Idempotent; never raises for what the peer does.
 
-        Called shielded from cancellation, for at most 5 s: what takes longer is to be closed by force.
+        Called shielded from cancellation, for at most 5 s: what takes longer is to be closed by force. A
+        connection whose attribute `closes_at_once` is true waits for nothing here, and is spared the shield.
         """
         ...
 

@@ -65,8 +65,6 @@ class HTTPTransport:
             answer = await self._client.open(request.method, target, headers, request.body, place)
         else:
             answer = await self._stock(target, request, headers, nursery)
-        if request.head_came is not None:
-            request.head_came()
         try:
             return await connection_for(answer, request)
         except BaseException:

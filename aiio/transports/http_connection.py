@@ -35,6 +35,8 @@ class Answer(Protocol):
     decoded: bool
     """The content coding has been taken off already."""
     peer: str
+    closes_at_once: bool
+    """`aclose` waits for nothing."""
     bytes_received: int
     """Body bytes so far, without transfer framing, before decompression."""
 
@@ -57,6 +59,7 @@ class HTTPConnection:
         self, answer: Answer, headers: Mapping[str, str], framer: Framer, gzip: GzipDecoder | None, limit: int
     ) -> None:
         self.status: int = answer.status
+        self.closes_at_once: bool = answer.closes_at_once
         self.headers = headers
         self._answer = answer
         self._framer = framer
@@ -160,10 +163,10 @@ async def connection_for(answer: Answer, request: TransportRequest) -> HTTPConne
     """
     headers = answer.headers
     if not 200 <= answer.status <= 299:
-        raise await _status_error(answer, headers, request.max_error_bytes)
+        raise await _status_error(answer, request)
     content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type == "text/html":
-        raise await _html_error(answer, headers, request.max_error_bytes)
+        raise await _html_error(answer, request)
     try:
         gzip = None if answer.decoded else content_decoder(headers)
     except UnknownCoding as exc:
@@ -177,28 +180,31 @@ async def connection_for(answer: Answer, request: TransportRequest) -> HTTPConne
     return HTTPConnection(answer, headers, framer, gzip, request.max_response_bytes)
 
 
-async def _status_error(answer: Answer, headers: Mapping[str, str], limit: int) -> HttpStatusError:
+async def _status_error(answer: Answer, request: TransportRequest) -> HttpStatusError:
+    headers = answer.headers
     if 300 <= answer.status <= 399 and "location" in headers:
         target = scrubbed_url(headers["location"])
         text = f"redirect to {target} (not followed)"
         return HttpStatusError(answer.status, answer.reason, text, {**headers, "location": target})
-    body = await _read_error_body(answer, headers, limit)
+    body = await _read_error_body(answer, request)
     return HttpStatusError(answer.status, answer.reason, body, headers)
 
 
-async def _html_error(answer: Answer, headers: Mapping[str, str], limit: int) -> ProviderError:
-    page = await _read_error_body(answer, headers, limit)
+async def _html_error(answer: Answer, request: TransportRequest) -> ProviderError:
+    page = await _read_error_body(answer, request)
     words = " ".join(html.unescape(_TAGS.sub(" ", page)).split())
     text = f"{answer.peer} answered with an HTML page instead of a stream: {words[:200]}".rstrip(": ")
     return ProviderError(ErrorKind.PROVIDER, text, phase="head", status=answer.status)
 
 
-async def _read_error_body(answer: Answer, headers: Mapping[str, str], limit: int) -> str:
+async def _read_error_body(answer: Answer, request: TransportRequest) -> str:
     """Return what of the body comes in time and fits; of one that stalls or breaks, what came before."""
-    body = bytearray()
+    if request.head_came is not None:
+        request.head_came()
+    body, limit = bytearray(), request.max_error_bytes
     with trio.move_on_after(ERROR_BODY_SECONDS):
         try:
-            gzip = None if answer.decoded else content_decoder(headers)
+            gzip = None if answer.decoded else content_decoder(answer.headers)
             while len(body) < limit and (data := await answer.receive()) is not None:
                 for piece in [data] if gzip is None else gzip.pieces(data):
                     body += piece[: limit - len(body)]

@@ -42,7 +42,8 @@ class DirectAnswer:
         self.status: int = head.status_code
         self.reason: str = bytes(head.reason).decode("latin-1")
         self.headers: Mapping[str, str] = lower_cased(head.headers)
-        self.decoded = False
+        self.decoded: bool = False
+        self.closes_at_once: bool = True
         self.peer = peer
         self.bytes_received: int = 0
         self._decoder = decoder
@@ -124,6 +125,8 @@ class DirectClient:
         peer = target.peer
         try:
             parser = _head_parser(method)
+            if place is not None:
+                parser.send(_ALL_SENT)  # else nobody asks whether the connection could last
         except h11.LocalProtocolError as exc:
             raise fault(exc, phase="send", peer=peer) from exc
         data = _request_bytes(method, target, headers, body)
@@ -172,7 +175,6 @@ def _head_parser(method: str) -> h11.Connection:
     """
     parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
     parser.send(_asked(method))
-    parser.send(_ALL_SENT)
     return parser
 
 

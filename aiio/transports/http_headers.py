@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from aiio.env.errors import ErrorKind, ProviderError
 
@@ -49,9 +50,14 @@ def lower_cased(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return response headers with lower-cased names; a name that came twice has its values joined."""
     headers: dict[str, str] = {}
     for name, value in raw:
-        key, text = name.decode("ascii").lower(), value.decode("latin-1")
+        key, text = _lower_cased_name(name), value.decode("latin-1")
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
     return headers
+
+
+@lru_cache(maxsize=256)  # servers send the same few names again and again; held answers share them
+def _lower_cased_name(name: bytes) -> str:
+    return name.decode("ascii").lower()
 
 
 def _value(name: str, value: object) -> bytes:

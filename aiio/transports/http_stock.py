@@ -67,6 +67,7 @@ class StockAnswer:
         self.reason: str = ""
         self.headers: Mapping[str, str] = {}
         self.decoded: bool = False
+        self.closes_at_once: bool = False
         self.peer = peer
         self.bytes_received: int = 0
         self._client, self._request, self._owned = client, request, owned

@@ -86,8 +86,6 @@ class WebSocketConnection:
         """
         await self._opened.wait()
         if (refusal := self._wire.refusal) is not None:
-            if self._request.head_came is not None:
-                self._request.head_came()
             answered = await connection_for(refusal, self._request)
             await answered.aclose()
             text = f"{self._target.peer} answered {refusal.status} instead of opening a WebSocket"

@@ -173,6 +173,7 @@ class Refusal:
         self.reason: str = bytes(head.reason).decode("latin-1")
         self.headers: Mapping[str, str] = lower_cased(head.headers)
         self.decoded = False
+        self.closes_at_once = False
         self.peer = peer
         self.bytes_received: int = 0
         self._decoder = body_decoder(b"GET", head)

@@ -43,6 +43,7 @@ class MemoryAnswer:
     status = 200
     reason = "OK"
     decoded = False
+    closes_at_once = True
     peer = "memory"
 
     def __init__(self, pieces: list[bytes]) -> None:

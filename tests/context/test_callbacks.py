@@ -131,8 +131,8 @@ def test_dispatch_refuses_invalid_events_and_incomplete_sets() -> None:
 
 
 def test_handlers_by_class_have_none_for_what_is_ignored() -> None:
-    handlers = handlers_by_class(normalize_callbacks({"on_done": print, "on_start": None}))
-    assert set(handlers) == set(EVENT_CLASSES.values())
-    assert {cls for cls, handler in handlers.items() if handler is not None} == {Done}
-    hooked = handlers_by_class(normalize_callbacks({}, {"on_terminal": print}))
-    assert {cls for cls, handler in hooked.items() if handler is not None} == {Done, Error}
+    assert handlers_by_class({"on_done": print, "on_start": None}, {}) == {Done: print}
+    assert set(handlers_by_class({}, {"on_terminal": print})) == {Done, Error}
+    assert handlers_by_class(normalize_callbacks({"on_done": print}), {}) == {Done: print}
+    everything = handlers_by_class({"on_start": False}, {"on_data": print})
+    assert everything == dict.fromkeys(set(EVENT_CLASSES.values()) - {Start}, print)

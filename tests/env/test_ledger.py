@@ -173,6 +173,24 @@ async def test_misuse_is_refused(nursery: trio.Nursery) -> None:
     nursery.cancel_scope.cancel()
 
 
+async def test_without_waiting_a_slot_is_had_or_not(nursery: trio.Nursery) -> None:
+    ledger = Ledger(1)
+    ledger.acquire_nowait("a")
+    with pytest.raises(trio.BusyResourceError):
+        ledger.acquire_nowait("a")
+    with pytest.raises(trio.WouldBlock):
+        ledger.acquire_nowait("b")
+    nursery.start_soon(ledger.acquire, "c")
+    await wait_all_tasks_blocked()
+    ledger.release("a")
+    with pytest.raises(trio.WouldBlock):  # it is the one who waits that has the slot
+        ledger.acquire_nowait("b")
+    assert list(ledger.active) == ["c"]
+    ledger.max_active = 2
+    ledger.acquire_nowait("b")
+    assert list(ledger.active) == ["c", "b"]
+
+
 async def test_C2_max_active_is_the_only_limit(autojump_clock: MockClock) -> None:
     ledger = Ledger(300)
     everybody = trio.Event()

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import msgspec
 
-from aiio.context.callbacks import normalize_callbacks
+from aiio.context.callbacks import handlers_by_class
 from aiio.context.events import (
     BlockEvent,
     Done,
@@ -160,7 +160,7 @@ def _hear(event: Any) -> None:
     _HEARING[0].append(event)
 
 
-_CALLBACKS = normalize_callbacks({}, {"on_data": _hear})  # once: looking at a function takes long
+_HANDLERS = handlers_by_class({}, {"on_data": _hear})  # once: looking at a function takes long
 
 
 def answered(dialect: str, reads: Sequence[list[bytes]], end: End, *, other: bool = False) -> Outcome:
@@ -178,7 +178,7 @@ def answered(dialect: str, reads: Sequence[list[bytes]], end: End, *, other: boo
         copy.copy(_asked(dialect, other)) if dialect in _TALKING else _class(dialect)("http://x", io)
     )
     _HEARING[:] = [outcome.events]
-    answer = Answer(io, CONTEXT, _CALLBACKS)
+    answer = Answer(io, CONTEXT, _HANDLERS)
     answer.begin(provider, provider.new_state())
     ending = _read(answer, reads, end, outcome)
     if provider.crash is not None:

@@ -9,6 +9,7 @@ import random
 import tracemalloc
 from pathlib import Path
 
+import httpx
 import pytest
 import trio
 from trio.testing import MockClock
@@ -18,6 +19,7 @@ from aiio.transports.base import TransportRequest
 from aiio.transports.http import HTTPTransport
 from tests.serving import (
     EVENT_STREAM,
+    Authority,
     Exchange,
     chunk,
     chunk_bytes,
@@ -36,7 +38,7 @@ from tests.serving import (
     wait_for,
 )
 
-from .asking import ask
+from .asking import FakeEnv, ask
 from .recordings import recordings
 
 A, B = b'{"a":1}', b'{"b":2}'
@@ -87,6 +89,30 @@ async def test_the_reader_gets_frames_as_they_come(any_transport: HTTPTransport)
         assert await connection.receive() is None
         await connection.aclose()
         await connection.aclose()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_what_closes_at_once_waits_for_nothing(tls: bool, authority: Authority) -> None:
+    transport = HTTPTransport(FakeEnv(authority.client_context()))
+    context = authority.server_context() if tls else None
+    async with serve(head(), chunk(b"data: 1\n\n"), stall(), tls=context) as server:
+        async with trio.open_nursery() as nursery:
+            connection = await transport.open(TransportRequest(url=server.url, body=b""), nursery)
+            assert connection.closes_at_once
+            with pytest.raises(StopIteration):  # it ran to its end in one go
+                connection.aclose().send(None)
+        await server.wait_idle()
+    await transport.aclose()
+
+
+async def test_what_goes_through_a_lent_client_closes_in_its_time() -> None:
+    async with httpx.AsyncClient(trust_env=False) as client, serve(respond(sse(A))) as server:
+        transport = HTTPTransport(FakeEnv(http_client=client))
+        async with trio.open_nursery() as nursery:
+            connection = await transport.open(TransportRequest(url=server.url, body=b""), nursery)
+            assert not connection.closes_at_once
+            await connection.aclose()
+        await transport.aclose()
 
 
 async def read_all(connection: object) -> list[bytes]:
