@@ -49,6 +49,8 @@ NOISE = 3.0
 """Standard errors of the slope of memory over time that are within noise."""
 SLACK = 2 << 20
 """Bytes that memory may be said to grow by in a run, whatever the noise: allocators round up."""
+MORE_BLOCKS = 5000
+"""The same in pieces that Python has given out: trio keeps up to a thousand deadlines that are past."""
 
 KEPT_FOR = 0.25
 """Seconds that a connection is kept with `--keep`: all are gone soon after the workers stopped."""
@@ -128,6 +130,8 @@ class Held:
     threads: int
     resident: int
     """Bytes."""
+    blocks: int
+    """Pieces of memory that Python has given out: what is held, whatever the allocators round up to."""
 
 
 class Server:
@@ -314,6 +318,7 @@ class Soak:
             trio.lowlevel.current_statistics().tasks_living,
             threading.active_count(),
             resident,
+            sys.getallocatedblocks(),
         )
 
     # -- a write
@@ -353,7 +358,8 @@ class Write:
         self._books, self._soak, self._io = soak.books, soak, io
         self._fate = chance.choices(list(FATES), FATE_WEIGHTS)[0]
         self._action = chance.choices(ACTIONS, ACTION_WEIGHTS)[0]
-        self._order = f"soak {self._fate} {chance.randrange(1000)} {chance.randrange(1, 4)}"
+        # Few different texts: those whose length was estimated are remembered, up to a bound that is far off.
+        self._order = f"soak {self._fate} {chance.randrange(0, 1000, 20)} {chance.randrange(1, 4)}"
         self._after = chance.uniform(0, 0.06)
         self._heard = 0
         self._stop_at = chance.randint(1, 12) if self._action in ("callback", "leave") else 0
@@ -456,9 +462,9 @@ def _said(terminal: aiio.Done | aiio.Error) -> str:
 # -- the figures
 
 
-def slope(held: Sequence[Held]) -> tuple[float, float]:
-    """Return how fast memory grows, bytes a second, by least squares, and the standard error of that."""
-    times, sizes = [one.at for one in held], [float(one.resident) for one in held]
+def slope(held: Sequence[Held], what: str = "resident") -> tuple[float, float]:
+    """Return how fast a figure grows a second, by least squares, and the standard error of that."""
+    times, sizes = [one.at for one in held], [float(getattr(one, what)) for one in held]
     if len(held) < 3:
         return 0.0, math.inf
     rate, start = statistics.linear_regression(times, sizes)
@@ -477,10 +483,11 @@ def left_behind(held: Sequence[Held]) -> list[str]:
         for what in ("files", "tasks", "threads")
         if (counts := [getattr(one, what) for one in steady])[-1] > counts[0]
     ]
-    rate, error = slope(steady)
     span = steady[-1].at - steady[0].at
-    if (rate - NOISE * error) * span > SLACK:
-        found.append(f"memory grows by {rate / 1024:.1f} kB/s, give or take {error / 1024:.1f}")
+    for what, slack, unit, scale in (("resident", SLACK, "kB", 1024), ("blocks", MORE_BLOCKS, "blocks", 1)):
+        rate, error = slope(steady, what)
+        if (rate - NOISE * error) * span > slack:
+            found.append(f"memory grows by {rate / scale:.1f} {unit}/s, give or take {error / scale:.1f}")
     return found
 
 
@@ -504,6 +511,9 @@ def _report(soak: Soak) -> int:
         print(f"{'memory:':12} {' '.join(f'{one.resident / (1 << 20):.1f}' for one in held)} MB")
         rate, error = slope(held[len(held) // 4 :])
         print(f"{'':12} slope {rate * 60 / 1024:+.1f} kB a minute, standard error {error * 60 / 1024:.1f}")
+        print(f"{'blocks:':12} {' '.join(str(one.blocks) for one in held)}")
+        rate, error = slope(held[len(held) // 4 :], "blocks")
+        print(f"{'':12} slope {rate * 60:+.0f} a minute, standard error {error * 60:.0f}")
     problems = [*books.problems(), *left_behind(held)]
     for problem in problems:
         print(f"FAILED {problem}")

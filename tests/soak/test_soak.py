@@ -48,11 +48,12 @@ def test_warnings_and_what_nobody_heard_are_taken_down() -> None:
     assert [problem.partition(":")[0] for problem in found.problems()] == ["ResourceWarning"]
 
 
-def held(*sizes: float, files: int = 9, more: int = 0) -> list[Held]:
-    """What was held every 5 seconds: so many MB, and in the end *more* files."""
+def held(*sizes: float, more: int = 0, leak: int = 0) -> list[Held]:
+    """What was held every 5 seconds: so many MB; in the end *more* files; each time *leak* blocks more."""
     last = len(sizes) - 1
     return [
-        Held(at * 5.0, files + more * (at == last), 30, 2, int(size * MB)) for at, size in enumerate(sizes)
+        Held(at * 5.0, 9 + more * (at == last), 30, 2, int(size * MB), 300_000 + at * leak)
+        for at, size in enumerate(sizes)
     ]
 
 
@@ -65,6 +66,8 @@ def held(*sizes: float, files: int = 9, more: int = 0) -> list[Held]:
         (held(50, 50, 50.2, 49.9, 50.1, 50, 50.2, 50), None),
         (held(50, 52, 54, 56, 58, 60, 62, 64), "memory grows by 409.6 kB/s"),
         (held(50, 50, 50, 50, 50, 50, 50, 50, more=1), "files: 9 at first, 10 at the end"),
+        (held(50, 50, 50, 50, 50, 50, 50, 50, leak=900), None),
+        (held(50, 50, 50, 50, 50, 50, 50, 50, leak=1100), "memory grows by 220.0 blocks/s"),
     ],
 )
 def test_what_grows_is_left_behind(found: list[Held], problem: str | None) -> None:
