@@ -128,6 +128,7 @@ class Held:
     files: int
     tasks: int
     threads: int
+    """Without trio's workers, which come and go."""
     resident: int
     """Bytes."""
     blocks: int
@@ -316,7 +317,7 @@ class Soak:
             time.monotonic() - self._began,
             len(os.listdir("/proc/self/fd")),
             trio.lowlevel.current_statistics().tasks_living,
-            threading.active_count(),
+            sum("Trio thread" not in one.name and "trio." not in one.name for one in threading.enumerate()),
             resident,
             sys.getallocatedblocks(),
         )

@@ -138,5 +138,6 @@ def connections_at(port: int) -> int:
         _, *rows = Path("/proc/net/tcp").read_text("ascii").splitlines()
     except OSError as exc:
         raise NotHereError("there is no /proc/net/tcp to count connections by") from exc
-    sockets = (row.split()[1:4] for row in rows)  # local address, remote address, state
+    sockets = {tuple(row.split()[1:4]) for row in rows}  # local address, remote address, state
+    # A set: while others come and go, one may be listed twice.
     return sum(local.endswith(f":{port:04X}") and state in HELD for local, _, state in sockets)
