@@ -12,6 +12,7 @@ import contextlib
 import os
 import socket
 import ssl
+from functools import lru_cache
 from typing import Protocol
 
 import trio
@@ -158,6 +159,7 @@ async def connect(host: str, port: int) -> socket.socket:
     return sock
 
 
+@lru_cache
 def _family(host: str) -> socket.AddressFamily | None:
     """Return the family of an address; None: *host* is a name."""
     for family in (socket.AF_INET, socket.AF_INET6):
