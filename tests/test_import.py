@@ -27,6 +27,37 @@ def test_importing_aiio_pulls_in_only_what_one_write_needs() -> None:
     assert done.stdout.split() == []
 
 
+ONE_WRITE = """
+import functools, sys, trio, aiio
+
+CHUNK = b'{"choices":[{"index":0,"delta":{"content":"Wren."},"finish_reason":"stop"}]}'
+ANSWER = b"data: " + CHUNK + b"\\n\\ndata: [DONE]\\n\\n"
+
+async def answer(stream):
+    await stream.receive_some()
+    await stream.send_all(b"HTTP/1.1 200 OK\\r\\nContent-Type: text/event-stream\\r\\n\\r\\n" + ANSWER)
+
+async def main():
+    async with trio.open_nursery() as nursery:
+        serve = functools.partial(trio.serve_tcp, answer, 0, host="127.0.0.1")
+        (listener,) = await nursery.start(serve)
+        url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/v1"
+        async with aiio.open_env() as env:
+            env.register_endpoint("here", url=url)
+            terminal = await aiio.IO(env=env, model="here/m").write([aiio.user_message("Name a bird.")])
+        print(terminal.message["content"][0]["text"])
+        nursery.cancel_scope.cancel()
+
+trio.run(main)
+print(*(name for name in ("httpx", "structlog", "rich", "trio_websocket", "asyncio") if name in sys.modules))
+"""
+
+
+def test_a_write_that_nobody_logs_pulls_in_neither_a_client_library_nor_structlog() -> None:
+    done = subprocess.run([sys.executable, "-c", ONE_WRITE], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["Wren.", ""]
+
+
 @pytest.mark.parametrize("name", aiio.__all__)
 def test_every_public_name_is_there(name: str) -> None:
     assert getattr(aiio, name) is not None

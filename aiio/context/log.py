@@ -7,6 +7,7 @@ processors; in any other they go to the standard logger `aiio`, which shows warn
 from __future__ import annotations
 
 import logging
+import sys
 from functools import cache
 from typing import Any
 
@@ -25,10 +26,12 @@ def _quiet() -> Any:
 
 
 def is_info_heard() -> bool:
-    """Tell whether a line of level info may go anywhere, for who has much to put together for it."""
-    import structlog
+    """Tell whether a line of level info may go anywhere, for who has much to put together for it.
 
-    return structlog.is_configured() or _STANDARD.isEnabledFor(logging.INFO)
+    structlog is not imported to find out: who configured it has done that.
+    """
+    is_configured = getattr(sys.modules.get("structlog"), "is_configured", None)
+    return (is_configured is not None and is_configured()) or _STANDARD.isEnabledFor(logging.INFO)
 
 
 def get_logger() -> Any:

@@ -13,12 +13,13 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-import httpx
-
 from aiio.env.errors import ErrorKind, ProviderError
+
+if TYPE_CHECKING:
+    import httpx
 
 Phase: TypeAlias = Literal["resolve", "connect", "tls", "proxy", "send", "head", "body", "close"]
 

@@ -10,9 +10,8 @@ import contextlib
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import httpx
 import trio
 
 from aiio.env.errors import ErrorKind, ProviderError
@@ -20,6 +19,9 @@ from aiio.env.errors import ErrorKind, ProviderError
 from .base import TransportRequest
 from .http_errors import Phase, fault, peer_name, scrubbed_url
 from .http_headers import lower_cased
+
+if TYPE_CHECKING:
+    import httpx
 
 CLOSE_SECONDS = 5.0
 """How long closing may take: the library's own clean-up, which is shielded in it."""
@@ -169,6 +171,8 @@ class StockAnswer:
     def _classified(self, error: Exception, phase: Phase) -> ProviderError:
         peer, proxy = self.peer, self._request.proxy
         if proxy is not None and type(error).__name__ == "ConnectError":
+            import httpx
+
             phase, peer = "proxy", f"the proxy {peer_name(httpx.URL(proxy))}"
         return fault(error, phase=phase, peer=peer, bytes_received=self.bytes_received)
 
@@ -218,6 +222,8 @@ async def _unwind(chunks: AsyncIterator[bytes]) -> None:
 
 def proxied_client(proxy: str, context: ssl.SSLContext) -> httpx.AsyncClient:
     """Return a client for one request through *proxy*. ProviderError: not a usable proxy URL."""
+    import httpx
+
     try:
         target = httpx.Proxy(proxy)
         if target.url.scheme == "https":

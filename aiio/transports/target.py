@@ -1,16 +1,32 @@
-"""Where a request goes: its URL, taken apart and checked once."""
+"""Where a request goes: its URL, taken apart and checked once.
+
+httpx parses URLs, but for plain ones, which nearly all are: those read the same to everybody, and who sends
+to no others never waits for httpx to be imported, which can take longer than the request.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-import httpx
-
 from aiio.env.errors import ErrorKind, ProviderError
 
 from .http_errors import fault, peer_name, scrubbed_url
+
+# A name whose last label begins with a letter, or an address; nothing that httpx would rewrite: no capitals,
+# no escapes, no punycode, no segment that begins with a dot.
+_PLAIN = re.compile(
+    r"""
+    (?P<scheme> https? | wss? ) ://
+    (?P<host> (?!xn--) (?: [a-z0-9-]+ \. (?!xn--) )* [a-z] [a-z0-9-]*
+            | (?: (?: 25[0-5] | 2[0-4]\d | 1\d\d | [1-9]?\d ) (?: \. (?=\d) | (?=[:/]|\Z) ) ){4} )
+    (?: : (?P<port> [1-9]\d{0,4} ) )?
+    (?P<resource> (?: / (?!\.) [\w.~:-]* )+ (?: \? [\w.~=&-]+ )? )
+    """,
+    re.VERBOSE | re.ASCII,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +58,24 @@ def target_of(url: str, kind: Literal["http", "ws"]) -> Target:
 
 
 def _parsed(url: str, kind: Literal["http", "ws"]) -> Target:
+    return _plain(url, kind) or _parsed_by_httpx(url, kind)
+
+
+def _plain(url: str, kind: Literal["http", "ws"]) -> Target | None:
+    """Return the target of a URL that has nothing special; None: it may have."""
+    found = _PLAIN.fullmatch(url)
+    if found is None or found["scheme"] not in (kind, f"{kind}s"):
+        return None
+    tls = found["scheme"] != kind
+    host, port = found["host"], int(found["port"] or (443 if tls else 80))
+    if port > 65535:
+        return None
+    return Target(host=host, port=port, tls=tls, resource=found["resource"], peer=f"{host}:{port}")
+
+
+def _parsed_by_httpx(url: str, kind: Literal["http", "ws"]) -> Target:
+    import httpx
+
     try:
         parsed = httpx.URL(url)
         if parsed.scheme not in (kind, f"{kind}s"):

@@ -5,15 +5,18 @@ from __future__ import annotations
 import base64
 import ssl
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import h11
-import httpx
 import trio
 
 from aiio.env.errors import ErrorKind, ProviderError
 
 from .http_errors import Phase, cut_off, fault, peer_name, scrubbed_url
 from .target import Target
+
+if TYPE_CHECKING:
+    import httpx
 
 MAX_HEAD = 64 << 10
 """Bytes of a response head."""
@@ -66,6 +69,8 @@ async def _tls(stream: trio.abc.Stream, context: ssl.SSLContext, host: str, peer
 
 async def _tunnel(target: Target, proxy: str, ssl_context: Callable[[], ssl.SSLContext]) -> trio.abc.Stream:
     """Return a stream through *proxy*, asked for with CONNECT. ProviderError: also for an unusable URL."""
+    import httpx
+
     try:
         parsed = httpx.Proxy(proxy)
     except (ValueError, httpx.InvalidURL) as exc:
