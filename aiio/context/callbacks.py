@@ -35,6 +35,7 @@ CALLBACK_NAMES: tuple[str, ...] = tuple(_CLASS_OF)
 _TERMINAL = (callback_name(EventType.DONE), callback_name(EventType.ERROR))
 _ON_ERROR = callback_name(EventType.ERROR)
 _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_MARKED = "_is_coroutine_marker"  # by inspect.markcoroutinefunction
 
 
 def ignore_event(event: Any) -> None:
@@ -132,7 +133,7 @@ def _is_plain(value: object) -> bool:
     """Tell whether *value* is surely a plain function, as nearly all are: in a tenth of the time."""
     function = value.__func__ if isinstance(value, MethodType) else value
     if isinstance(function, FunctionType):
-        return not function.__dict__ and not function.__code__.co_flags & _ASYNC
+        return not function.__code__.co_flags & _ASYNC and not hasattr(function, _MARKED)
     return isinstance(function, BuiltinFunctionType)
 
 

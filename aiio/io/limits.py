@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from aiio.context.log import get_logger
 from aiio.env.durations import (
@@ -34,8 +35,7 @@ SMALLEST_PLAUSIBLE_MS = 1000
 _warned: set[str] = set()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The limits of one request, in seconds; `math.inf` is none."""
 
     overall: float

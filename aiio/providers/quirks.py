@@ -7,8 +7,9 @@ OpenAI's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from typing import Any
+
+import msgspec
 
 _ALLOWED: dict[str, tuple[object, ...]] = {
     "max_tokens_field": ("max_completion_tokens", "max_tokens"),
@@ -28,8 +29,7 @@ _ALLOWED: dict[str, tuple[object, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quirks:
+class Quirks(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One server's ways."""
 
     max_tokens_field: str = "max_tokens"
@@ -77,4 +77,4 @@ class Quirks:
         return cls(**known)
 
 
-assert {field.name for field in fields(Quirks)} == set(_ALLOWED)
+assert set(Quirks.__struct_fields__) == set(_ALLOWED)

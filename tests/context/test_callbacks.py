@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from functools import partial
 from typing import Any
 
@@ -105,6 +107,13 @@ def test_a_coroutine_function_is_no_callback(value: Any) -> None:
         normalize_callbacks({"on_done": value})
     with pytest.raises(TypeError, match="on_data is a coroutine function"):
         normalize_callbacks({}, {"on_data": value})
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="there is no mark before")
+def test_a_function_that_is_marked_as_one_is_no_callback() -> None:
+    mark = inspect.markcoroutinefunction  # type: ignore[attr-defined,unused-ignore]
+    with pytest.raises(TypeError, match="on_done is a coroutine function"):
+        normalize_callbacks({"on_done": mark(lambda event: None)})
 
 
 def test_a_callable_object_is_a_callback() -> None:
