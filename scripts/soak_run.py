@@ -9,6 +9,8 @@ all workers stop, and what the process holds then is noted: descriptors, tasks, 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
 import gc
 import math
 import os
@@ -302,6 +304,7 @@ class Soak:
                     self.books.complain("connections are kept for longer than was said")
             await trio.testing.wait_all_tasks_blocked(0.05)
             gc.collect()
+            give_back()
             self.held.append(now := self._holds())
             said = f"{now.at:.0f} s: {sum(self.books.started.values()):,} requests, {now.files} files,"
             print(said, f"{now.tasks} tasks, {now.resident / (1 << 20):.1f} MB", file=sys.stderr, flush=True)
@@ -461,6 +464,12 @@ def _said(terminal: aiio.Done | aiio.Error) -> str:
 
 
 # -- the figures
+
+
+def give_back() -> None:
+    """Have the C library return what it keeps for later, so that memory is what is held. glibc only."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def slope(held: Sequence[Held], what: str = "resident") -> tuple[float, float]:
