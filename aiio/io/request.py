@@ -131,13 +131,12 @@ class Request:
 
     def _expired(self) -> Cause | None:
         """Return the limit whose time has come first, if one has. On a tie the wider one."""
-        due = [(self.scope.deadline, Cause.OVERALL)]
-        if self._connect is not None:
-            due.append((self._connect.deadline, Cause.CONNECT))
-        if self._reading:
-            due.append((self._stuck_at(), Cause.STUCK))
-        deadline, cause = min(due, key=lambda pair: pair[0])
-        return cause if deadline <= trio.current_time() else None
+        due, cause = self.scope.deadline, Cause.OVERALL
+        if self._connect is not None and self._connect.deadline < due:
+            due, cause = self._connect.deadline, Cause.CONNECT
+        if self._reading and self._stuck_at() < due:
+            due, cause = self._stuck_at(), Cause.STUCK
+        return cause if due <= trio.current_time() else None
 
     def _stuck_at(self) -> float:
         assert self._trace.progress_at is not None  # set with the response head, before reading begins
@@ -160,8 +159,8 @@ class Request:
             await self._admitted()
         except BaseException as exc:  # noqa: BLE001  # only cancellation, and crashes of a transport's tasks
             interrupted = self._interruption(exc)
-        # Whatever ended without a note was ended by a scope: a limit of ours, or somebody else's.
-        self._note(self._expired() or Cause.OUTER)
+        if self._ending is _NOT_ENDED:  # it was ended by a scope: a limit of ours, or somebody else's
+            self._note(self._expired() or Cause.OUTER)
         try:
             terminal = self._settle()
         finally:

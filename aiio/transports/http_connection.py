@@ -67,6 +67,7 @@ class HTTPConnection:
         self._left = limit  # decoded bytes that may still come
         self._limit = limit
         self._ended = False
+        self._closed = False  # on our side, before it had ended
         self._fault: ProviderError | None = None
 
     @property
@@ -101,10 +102,7 @@ class HTTPConnection:
     async def aclose(self) -> None:
         """See `Connection`."""
         if not self._ended:
-            self._ended = True
-            self._fault = ProviderError(
-                ErrorKind.NETWORK, "the connection was closed on our side", phase="close"
-            )
+            self._ended = self._closed = True
         await self._answer.aclose()
 
     def _bounded(self, pieces: Iterable[bytes]) -> list[bytes] | None:
@@ -140,6 +138,8 @@ class HTTPConnection:
             return frames
         if self._fault is not None:
             raise self._fault
+        if self._closed:
+            raise ProviderError(ErrorKind.NETWORK, "the connection was closed on our side", phase="close")
         return None
 
     def _cut_gzip(self) -> ProviderError | None:
