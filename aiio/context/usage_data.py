@@ -50,6 +50,7 @@ _OUTPUT_DETAILS = (
     "completionTokensDetails",
     "output_token_details",
 )
+_DETAILS = _INPUT_DETAILS + _OUTPUT_DETAILS
 _CACHED = _inside(_INPUT_DETAILS, "cached_tokens", "cachedTokens") + _at_root(
     "cached_tokens",
     "cachedTokens",
@@ -133,16 +134,16 @@ class _Report:
 
     def __init__(self, reported: dict[str, Any]) -> None:
         self.rest: dict[str, Any] = dict(reported)
-        for name in (*_INPUT_DETAILS, *_OUTPUT_DETAILS):
+        self._objects = {"": self.rest}
+        for name in _DETAILS:
             if isinstance(self.rest.get(name), dict):
-                self.rest[name] = dict(self.rest[name])
+                self._objects[name] = self.rest[name] = dict(self.rest[name])
 
     def take(self, places: _Places) -> int | float | None:
         """Remove the fields at *places* and return the first that is a count."""
         found = None
         for outer, names in places:
-            fields = self.rest.get(outer) if outer else self.rest
-            if isinstance(fields, dict):
+            if (fields := self._objects.get(outer)) is not None:
                 for name in names:
                     if name in fields:
                         value = _count(fields.pop(name))
@@ -159,7 +160,7 @@ class _Report:
 
     def take_text(self, names: Iterable[str]) -> str | None:
         """Remove the fields *names* and return the first that is a text, within the limits of details."""
-        texts = [self.rest.pop(name, None) for name in names]
+        texts = [self.rest.pop(name) for name in names if name in self.rest]
         found = next((text for text in texts if isinstance(text, str) and text), None)
         return None if found is None else clean_text(found[:_MAX_STRING])
 

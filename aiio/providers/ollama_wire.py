@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -13,11 +13,11 @@ Line: TypeAlias = dict[str, Any]
 
 
 class PlainMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """Text or thinking and nothing else."""
+    """Text or thinking and nothing else. In the order of the wire, which msgspec expects."""
 
+    role: Literal["assistant"] = "assistant"
     content: str = ""
     thinking: str = ""
-    role: str = ""
 
 
 class Plain(msgspec.Struct, gc=False):
