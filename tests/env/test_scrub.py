@@ -151,7 +151,7 @@ def test_a_url_teaches_its_credentials() -> None:
     scrubber = Scrubber()
     scrubber.add_url("http://me:pass-word-1@host/?key=query-key-1&page=page-value")
     scrubber.add_url("http://host/")
-    scrubber.add_url("http://[broken")
+    scrubber.add_url("http://me:broken-word@[broken")
     assert scrubber.text("pass-word-1 query-key-1 page-value") == "*** *** page-value"
 
 

@@ -60,6 +60,25 @@ async def test_kill_in_flight(
             await io.write(CONTEXT)
 
 
+async def test_all_who_kill_at_once_wait_until_it_has_settled(autojump_clock: MockClock) -> None:
+    async with scripted(say("Half"), HANG) as (env, wire):
+        io, requests = aiio.IO(env=env, model=MODEL), list[Any]()
+
+        async def kill() -> None:
+            await io.kill()
+            assert (io.state, wire.open) == ("closed", 0)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(
+                io.write, CONTEXT, {"on_text_delta": lambda event: requests.append(io._request)}
+            )
+            await trio.sleep(1)
+            for _ in range(3):
+                nursery.start_soon(kill)
+        (request,) = requests
+        await request.wait_settled()  # who comes later does not wait
+
+
 async def test_kill_while_idle(autojump_clock: MockClock) -> None:
     async with scripted(finish()) as (env, _):
         io = aiio.IO(env=env, model=MODEL)
