@@ -483,9 +483,14 @@ def slope(held: Sequence[Held], what: str = "resident") -> tuple[float, float]:
     return rate, math.sqrt(left / (len(held) - 2) / spread)
 
 
+def after_warm_up(held: Sequence[Held]) -> Sequence[Held]:
+    """Return *held* without the first quarter, in which caches fill and the allocator takes its share."""
+    return held[len(held) // 4 :]
+
+
 def left_behind(held: Sequence[Held]) -> list[str]:
-    """Return what grew. The first quarter of a run is warm-up: caches fill, the allocator takes its share."""
-    steady = held[len(held) // 4 :]
+    """Return what grew after the warm-up."""
+    steady = after_warm_up(held)
     if not steady:
         return []
     found = [
@@ -519,10 +524,10 @@ def _report(soak: Soak) -> int:
         for what in ("files", "tasks", "threads"):
             print(f"{what + ':':12} {' '.join(str(getattr(one, what)) for one in held)}")
         print(f"{'memory:':12} {' '.join(f'{one.resident / (1 << 20):.1f}' for one in held)} MB")
-        rate, error = slope(held[len(held) // 4 :])
+        rate, error = slope(after_warm_up(held))
         print(f"{'':12} slope {rate * 60 / 1024:+.1f} kB a minute, standard error {error * 60 / 1024:.1f}")
         print(f"{'blocks:':12} {' '.join(str(one.blocks) for one in held)}")
-        rate, error = slope(held[len(held) // 4 :], "blocks")
+        rate, error = slope(after_warm_up(held), "blocks")
         print(f"{'':12} slope {rate * 60:+.0f} a minute, standard error {error * 60:.0f}")
     problems = [*books.problems(), *left_behind(held)]
     for problem in problems:

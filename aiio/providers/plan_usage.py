@@ -33,7 +33,7 @@ def quotas_of(headers: Mapping[str, str], now: float) -> dict[str, dict[str, Any
     quotas: dict[str, dict[str, Any]] = {}
     bare: dict[str, Any] = {}
     for name, value in headers.items():
-        if "ratelimit" not in name:  # as nearly all
+        if "ratelimit" not in name and not name.startswith("anthropic-"):  # as nearly all
             continue
         if found := _RESOURCE.fullmatch(name):
             target = quotas.setdefault(found[2].replace("-", "_"), {}) if found[2] else bare

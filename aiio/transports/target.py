@@ -15,14 +15,14 @@ from aiio.env.errors import ErrorKind, ProviderError
 
 from .http_errors import fault, peer_name, scrubbed_url
 
+_BYTE = r"(?: 25[0-5] | 2[0-4]\d | 1\d\d | [1-9]?\d )"
 # A name whose last label begins with a letter, or an address; nothing that httpx would rewrite: no capitals,
 # no escapes, no punycode, no segment that begins with a dot.
 _PLAIN = re.compile(
-    r"""
+    rf"""
     (?P<scheme> https? | wss? ) ://
-    (?P<host> (?!xn--) (?: [a-z0-9-]+ \. (?!xn--) )* [a-z] [a-z0-9-]*
-            | (?: (?: 25[0-5] | 2[0-4]\d | 1\d\d | [1-9]?\d ) (?: \. (?=\d) | (?=[:/]|\Z) ) ){4} )
-    (?: : (?P<port> [1-9]\d{0,4} ) )?
+    (?P<host> (?!xn--) (?: [a-z0-9-]+ \. (?!xn--) )* [a-z] [a-z0-9-]* | (?: {_BYTE} \. ){{3}} {_BYTE} )
+    (?: : (?P<port> [1-9]\d{{0,4}} ) )?
     (?P<resource> (?: / (?!\.) [\w.~:-]* )+ (?: \? [\w.~=&-]+ )? )
     """,
     re.VERBOSE | re.ASCII,

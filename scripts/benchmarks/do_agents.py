@@ -8,7 +8,6 @@ Every agent must end with its one terminal event, `Done`, and with the text that
 
 from __future__ import annotations
 
-import resource
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -20,10 +19,7 @@ import aiio
 
 from .lateness import Lateness, tick
 from .loads import Load, parse_load
-from .reading import Meter, print_report
-
-_MAXRSS_KB = 1 / 1024 if sys.platform == "darwin" else 1.0
-"""`ru_maxrss` is in bytes there."""
+from .reading import Meter, print_report, resident_kb
 
 
 def largest_kb() -> float:
@@ -31,7 +27,7 @@ def largest_kb() -> float:
     try:
         status = Path("/proc/self/status").read_text("ascii")
     except FileNotFoundError:  # not Linux
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_KB
+        return resident_kb()  # which is the largest size there
     # Not `ru_maxrss`: on Linux that begins with the size of the process that started this one.
     return float(status.partition("VmHWM:")[2].split()[0])
 

@@ -109,7 +109,7 @@ def test_a_coroutine_function_is_no_callback(value: Any) -> None:
         normalize_callbacks({}, {"on_data": value})
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="there is no mark before")
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="inspect.markcoroutinefunction is of Python 3.12")
 def test_a_function_that_is_marked_as_one_is_no_callback() -> None:
     mark = inspect.markcoroutinefunction  # type: ignore[attr-defined,unused-ignore]
     with pytest.raises(TypeError, match="on_done is a coroutine function"):

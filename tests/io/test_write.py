@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from trio.testing import MockClock, assert_checkpoints, wait_all_tasks_blocked
 
 import aiio
+from aiio.context.callbacks import CALLBACK_NAMES
 from aiio.context.events import Done, Error, ErrorKind, FinishReason, Placed, Working, as_event
 from aiio.env.errors import HttpStatusError, ProviderError
 from aiio.providers.base import WORKING, Provider, define_provider
@@ -150,6 +151,19 @@ async def test_write_is_a_checkpoint(autojump_clock: MockClock) -> None:
         io = aiio.IO(env=env, model=MODEL)
         with assert_checkpoints():
             await io.write(CONTEXT)
+
+
+async def test_a_write_that_is_cancelled_already_begins_nothing_and_ends_once(
+    autojump_clock: MockClock,
+) -> None:
+    async with scripted(say("x"), finish()) as (env, wire):
+        io, seen = aiio.IO(env=env, model=MODEL), list[str]()
+        env.on_event(lambda event: seen.append(event.name))
+        with trio.CancelScope() as outer:
+            outer.cancel()
+            await io.write(CONTEXT, {name: lambda event: seen.append(event.type) for name in CALLBACK_NAMES})
+        assert outer.cancelled_caught
+        assert (seen, wire.requests, list(env.active_io), io.state) == (["error"], [], [], "idle")
 
 
 @pytest.mark.parametrize(

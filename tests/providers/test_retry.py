@@ -172,6 +172,20 @@ QUOTAS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
             "overage": {"total": 100, "used": 0, "remaining": 100},
         },
     ),
+    "Anthropic, tiers beside the rate limits": (
+        {
+            "anthropic-ratelimit-requests-limit": "50",
+            "anthropic-priority-input-tokens-limit": "9",
+            "anthropic-priority-input-tokens-remaining": "4",
+            "anthropic-fast-output-tokens-remaining": "3",
+            "anthropic-organization-id": "7",
+        },
+        {
+            "requests": {"total": 50},
+            "priority_input_tokens": {"total": 9, "remaining": 4, "used": 5},
+            "fast_output_tokens": {"remaining": 3},
+        },
+    ),
     "Azure": (
         {
             "x-ratelimit-limit-tokens": "1000",
