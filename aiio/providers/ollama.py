@@ -76,21 +76,24 @@ class Ollama(AnswerDialect):
     def translate_all(self, frames: Iterable[bytes], state: Answer, io: ProviderIO) -> Events:
         """Return the events of all *frames*; one that only adds text costs one decoding and one event."""
         now = self.now
+        open_at, thinking = state.open_at, state.open_thinking
         for frame in frames:
-            if state.open_at >= 0:
+            if open_at >= 0:
                 try:
                     plain = read_plain(frame)
                 except (ValueError, RecursionError):
                     pass
                 else:
-                    text, other = plain.message.content, plain.message.thinking
-                    if state.open_thinking:
+                    message = plain.message
+                    text, other = message.content, message.thinking
+                    if thinking:
                         text, other = other, text
                     if not (other or plain.done):
                         if text:
-                            yield (ThinkingDelta if state.open_thinking else TextDelta)(state.open_at, text)
+                            yield ThinkingDelta(open_at, text) if thinking else TextDelta(open_at, text)
                         continue
             yield from state.take(read_line(frame), now)
+            open_at, thinking = state.open_at, state.open_thinking
 
     @classmethod
     def models_request(

@@ -232,11 +232,11 @@ class NDJSONDecoder:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the frames that *chunk* completes. `FrameTooLong`: give up."""
-        first, *lines = chunk.split(b"\n")
-        self._line += first
+        lines = chunk.split(b"\n")
+        self._line += lines[0]
+        last = lines.pop()
         if lines:
-            lines.insert(0, bytes(self._line))
-            self._line = bytearray(lines.pop())
+            lines[0], self._line = bytes(self._line), bytearray(last)
         if (
             len(chunk) > self._limit
             or len(self._line) > self._limit

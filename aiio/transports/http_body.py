@@ -16,8 +16,7 @@ from collections.abc import Iterator, Mapping
 import h11
 
 # No two parts of these can match the same bytes: a hostile line costs its length, not its square.
-_FIRST_HEAD = re.compile(rb"([0-9A-Fa-f]{1,16})(?:[ \t]*|;[^\r\n]*)\r\n")
-_NEXT_HEAD = re.compile(rb"\r\n" + _FIRST_HEAD.pattern)  # with the end of the chunk before it
+_HEAD = re.compile(rb"([0-9A-Fa-f]{1,16})(?:[ \t]*|;[^\r\n]*)")
 _TRAILER_LINE = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+:[^\x00\v\f\r\n]*\r\n")
 _MAX_LINE = 4096  # bytes of one chunk head or trailer line
 _MAX_TRAILERS = 16 << 10
@@ -84,7 +83,6 @@ class ChunkedDecoder(BodyDecoder):
         self._pending = b""  # an unfinished chunk head or trailer line
         self._in_chunk = False  # a chunk was begun: its CRLF comes before the next head
         self._trailers: int | None = None  # bytes of them so far, once the last chunk has come
-        self._known: dict[bytes, int] = {}  # lengths of heads seen before: servers repeat a few sizes
 
     def feed(self, data: bytes) -> bytes:
         """Return the body bytes in *data*, maybe none."""
@@ -114,27 +112,23 @@ class ChunkedDecoder(BodyDecoder):
 
     def _chunks(self, data: bytes, position: int, pieces: list[bytes]) -> int:
         """Read chunks from *position* on; return where the trailers begin, or the length of *data*."""
-        size, known, find, keep = len(data), self._known, data.find, pieces.append
+        size, find, keep = len(data), data.find, pieces.append
+        if self._in_chunk and position < size:
+            position = _known_chunks(data, position, pieces)
         while position < size:
-            start = find(b"\r\n", position + 2) + 2
-            length = known.get(data[position:start])
+            start = position
+            if self._in_chunk:
+                start = position + 2 if data.startswith(b"\r\n", position) else size
+            end = find(b"\r\n", start)
+            length = None if end < 0 else _lengths.get(head := data[start:end]) or _length_of(head)
             if length is None:
-                if self._in_chunk and size == position + 2 and data.endswith(b"\r\n"):  # as most reads end
-                    self._pending = b"\r\n"
-                    return size
-                match_head = _NEXT_HEAD.match if self._in_chunk else _FIRST_HEAD.match
-                head = match_head(data, position)
-                if head is None:
-                    self._keep_head(data[position:])
-                    return size
-                length = int(head[1], 16)
-                start = head.end()
-                if not length:
-                    self._trailers = 0
-                    return start
-                if self._in_chunk and len(known) < _MAX_KNOWN and len(head[0]) <= _MAX_KNOWN_HEAD:
-                    known[head[0]] = length
-                self._in_chunk = True
+                self._keep_head(data[position:])
+                return size
+            start = end + 2
+            if not length:
+                self._trailers = 0
+                return start
+            self._in_chunk = True
             position = start + length
             keep(data[start:position])
         self._missing = position - size
@@ -170,6 +164,38 @@ class ChunkedDecoder(BodyDecoder):
             self.broken: str | None = "sent a malformed trailer"
         else:
             self._pending = rest
+
+
+_lengths: dict[bytes, int] = {}
+"""What the heads of chunks said that were seen last, in all bodies: servers repeat a few sizes."""
+
+
+def _length_of(head: bytes) -> int | None:
+    """Return the length that the *head* of a chunk gives; None: it is no proper one."""
+    found = _HEAD.fullmatch(head)
+    if found is None:
+        return None
+    length = int(found[1], 16)
+    if length and len(head) <= _MAX_KNOWN_HEAD:
+        if len(_lengths) >= _MAX_KNOWN:
+            _lengths.clear()
+        _lengths[head] = length
+    return length
+
+
+def _known_chunks(data: bytes, position: int, pieces: list[bytes]) -> int:
+    """Take the chunks from *position*, the end of one, all at once; return where to go on, maybe there.
+
+    What stands between line ends is head and body by turns, unless a body holds a line end, too. That each
+    body is as long as its head says proves that none does.
+    """
+    start, *parts = (data[position:] if position else data).split(b"\r\n")
+    whole = (len(parts) - 1) // 2 * 2  # the last may be cut
+    bodies = parts[1:whole:2]
+    if start or [*map(len, bodies)] != [*map(_lengths.get, parts[0:whole:2])]:
+        return position
+    pieces += bodies
+    return len(data) - len(b"\r\n".join(parts[whole:])) - 2
 
 
 class UnknownCoding(ValueError):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from aiio.transports import http_body
 from aiio.transports.http_body import (
     BodyDecoder,
     ChunkedDecoder,
@@ -54,6 +55,24 @@ def test_chunked_bodies_are_what_h11_makes_of_them(wire: bytes, size: int) -> No
     expected = by_h11("transfer-encoding", "chunked", wire)
     assert expected[1] == "done"
     assert ours(ChunkedDecoder(), wire, size) == expected
+
+
+@given(
+    bodies=st.lists(
+        st.sampled_from([b"data: x\n\n", b"data: y\n\n", b"a\r\nb", b"\r\n", b"{}\n"]), max_size=40
+    ),
+    size=st.integers(1, 200),
+)
+def test_many_chunks_of_lengths_seen_before_are_what_they_were(bodies: list[bytes], size: int) -> None:
+    wire = b"".join(b"%x\r\n%s\r\n" % (len(body), body) for body in bodies) + b"0\r\n\r\n"
+    assert ours(ChunkedDecoder(), wire, size) == (b"".join(bodies), "done")
+
+
+def test_lengths_are_remembered_but_not_without_bound() -> None:
+    wires = [b"%x;%d\r\n%s\r\n" % (size, size, bytes(size)) for size in range(1, 3000)]
+    decoder = ChunkedDecoder()
+    assert [len(decoder.feed(wire)) for wire in wires] == [*range(1, 3000)]
+    assert 0 < len(http_body._lengths) <= http_body._MAX_KNOWN
 
 
 @given(wire=CHUNKED, cut=st.integers(0, 300), size=st.integers(1, 50))
