@@ -91,6 +91,8 @@ class Request:
         self._connect: trio.CancelScope | None = None
         self._reading = False
         self._pings_count = False
+        self._cancelled: trio.Cancelled | None = None
+        """What ended the attempt; if a scope of the caller's did, it goes on when the request has settled."""
         self.settled: bool = False
         """The write has its terminal event, and nothing of it runs any more."""
         self._waited_for: trio.Event | None = None  # once somebody waits for that; few do
@@ -159,6 +161,9 @@ class Request:
             await self._admitted()
         except BaseException as exc:  # noqa: BLE001  # only cancellation, and crashes of a transport's tasks
             interrupted = self._interruption(exc)
+        if self._cancelled is not None and interrupted is None:
+            interrupted = await self._of_the_caller(self._cancelled)
+        self._cancelled = None
         if self._ending is _NOT_ENDED:  # it was ended by a scope: a limit of ours, or somebody else's
             self._note(self._expired() or Cause.OUTER)
         try:
@@ -194,7 +199,8 @@ class Request:
                 self.scope.deadline = now + self._limits.overall
                 io.env.emit("io_start", io=io, context=self._answer.context, url=io._url)
                 await self._attempts(nursery)
-                self.scope.cancel()
+                if nursery.child_tasks:
+                    self.scope.cancel()
         finally:
             ledger.release(io)
 
@@ -209,6 +215,16 @@ class Request:
         if faults:  # a bug of the transport, reported like any other plug-in's
             self._note(Cause.FAULT, fault=plugin_fault("transport", faults[0]))
         return next((leaf for leaf in found if isinstance(leaf, trio.Cancelled)), None)
+
+    async def _of_the_caller(self, cancelled: trio.Cancelled) -> BaseException | None:
+        """Return what goes on to the caller of an attempt that was *cancelled*; None: a scope of ours was."""
+        if self._ending.cause is Cause.OUTER:
+            return cancelled
+        try:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        except BaseException as exc:  # noqa: BLE001  # raised when the request has settled
+            return exc
+        return None
 
     async def _attempts(self, nursery: trio.Nursery) -> None:
         """Make the request, and once more if a refused credential has changed meanwhile."""
@@ -242,7 +258,7 @@ class Request:
         return self.token != used
 
     async def _attempt(self, nursery: trio.Nursery) -> ProviderError | None:
-        """Make the request once: note its end, or return the fault that ended it. Raises only Cancelled."""
+        """Make the request once: note its end, or return the fault that ended it. `run` raises Cancelled."""
         self._trace.attempts += 1
         connection: Connection | None = None
         try:
@@ -255,12 +271,12 @@ class Request:
             return self._classified(exc)
         except CallbackFailed as exc:
             self._note(Cause.CRASH, type(exc.crash).__name__, crash=exc.crash)
-        except trio.Cancelled:
+        except trio.Cancelled as exc:
             # A task of the transport that crashed cancels the nursery, too; `_interruption` reports it.
             crashed = nursery.cancel_scope.cancel_called
             if cause := self._expired() or (None if crashed else Cause.OUTER):
                 self._note(cause)
-            raise
+            self._cancelled = exc  # kept: of what is raised here, the nursery would make a group
         finally:
             self._connect = None
             self._reading = False

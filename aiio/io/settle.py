@@ -218,15 +218,13 @@ def _request_id(headers: Mapping[str, str]) -> str | None:
 
 
 def _scrubbed(error: Error, io: IO) -> Error:
-    """Return *error* with every known credential masked: providers echo them."""
+    """Mask every known credential in *error*, which nobody else has yet: providers echo them. Return it."""
     scrub = io.env.scrub
-    return msgspec.structs.replace(
-        error,
-        error=scrub(error.error),
-        code=None if error.code is None else scrub(str(error.code)),
-        request_id=None if error.request_id is None else scrub(error.request_id),
-        native=scrub_data(error.native, scrub),
-    )
+    error.error = scrub(error.error)
+    error.code = None if error.code is None else scrub(str(error.code))
+    error.request_id = None if error.request_id is None else scrub(error.request_id)
+    error.native = scrub_data(error.native, scrub)
+    return error
 
 
 def scrub_data(value: Any, scrub: Any) -> Any:

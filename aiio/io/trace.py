@@ -72,8 +72,10 @@ class WriteTrace:
 
     def silence(self, now: float) -> float:
         """Return the seconds since the last message data, the head, or the first byte sent."""
-        marks = (self.progress_at, self.sent_at, self.admitted_at, self.began_at)
-        return now - next(mark for mark in marks if mark is not None)
+        for mark in (self.progress_at, self.sent_at, self.admitted_at):
+            if mark is not None:
+                return now - mark
+        return now - self.began_at
 
     def settled(self, terminal: Terminal) -> None:
         """Write the line `request.settled`: facts with keys, no content, no credential."""
