@@ -9,11 +9,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import trustme
 
@@ -26,6 +26,9 @@ RUN_TIMEOUT = 300.0
 
 OPEN_FILES = 4096
 """The limit that many streams at the same time need on either side."""
+
+OfAll: TypeAlias = Callable[[Sequence[float]], float]
+"""Makes one figure of those of all processes."""
 
 STDERR_KEPT = 800
 """Characters of what a failed process said: the end of its traceback."""
@@ -47,11 +50,6 @@ class Measured:
     skipped: str | None = None
     """Why it was not to be measured."""
 
-    @property
-    def median(self) -> float:
-        """CPU seconds for the whole load."""
-        return statistics.median(self.cpu_s)
-
     def measure(self, server: Loopback) -> None:
         """Read once more, in a new process."""
         try:
@@ -64,9 +62,9 @@ class Measured:
             for name, figure in report["figures"].items():
                 self.figures.setdefault(name, []).append(figure)
 
-    def told(self, name: str) -> float:
+    def told(self, name: str, of_all: OfAll = statistics.median) -> float:
         """Return the figure of that *name* that the processes reported."""
-        return statistics.median(self.figures[name])
+        return of_all(self.figures[name])
 
     @property
     def per_event(self) -> list[float]:
@@ -86,20 +84,20 @@ class Results:
     def __getitem__(self, cell: Cell) -> Measured:
         return self.by_cell[_key(cell)]
 
-    def value(self, figure: Figure) -> float | None:
-        """Return *figure*, of medians; None: one of its cells was not measured."""
+    def value(self, figure: Figure, of_all: OfAll = statistics.median) -> float | None:
+        """Return *figure*, of medians, or by another choice; None: one of its cells was not measured."""
         if any(self[cell].fault or self[cell].skipped for cell in figure.cells()):
             return None
         if isinstance(figure, Seconds):
-            return statistics.median(self[figure.cell].wall_s)
+            return of_all(self[figure.cell].wall_s)
         if isinstance(figure, Told):
-            return self[figure.cell].told(figure.name)
+            return self[figure.cell].told(figure.name, of_all)
+        top, bottom = self[figure.top], self[figure.bottom]
         if figure.of is not None:
-            return self[figure.top].told(figure.of) / self[figure.bottom].told(figure.of)
-        ratio, top, bottom = figure, self[figure.top], self[figure.bottom]
-        if ratio.per_event:
-            return statistics.median(top.per_event) / statistics.median(bottom.per_event)
-        return top.median / bottom.median
+            return top.told(figure.of, of_all) / bottom.told(figure.of, of_all)
+        if figure.per_event:
+            return of_all(top.per_event) / of_all(bottom.per_event)
+        return of_all(top.cpu_s) / of_all(bottom.cpu_s)
 
     @property
     def faults(self) -> list[str]:
