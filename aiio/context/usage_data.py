@@ -50,7 +50,6 @@ _OUTPUT_DETAILS = (
     "completionTokensDetails",
     "output_token_details",
 )
-_DETAILS = _INPUT_DETAILS + _OUTPUT_DETAILS
 _CACHED = _inside(_INPUT_DETAILS, "cached_tokens", "cachedTokens") + _at_root(
     "cached_tokens",
     "cachedTokens",
@@ -69,11 +68,27 @@ _REASONING = (
     *_inside(_OUTPUT_DETAILS, "thinking_tokens", "thinkingTokens"),
     *_at_root("thinking_tokens", "thinkingTokens", "thoughts_token_count", "thoughtsTokenCount"),
 )
-_GEMINI_PROMPT = _at_root("prompt_token_count", "promptTokenCount")
-_GEMINI_TOOL_USE = _at_root("tool_use_prompt_token_count", "toolUsePromptTokenCount")
 _GEMINI_ANSWER = _at_root(
     "candidates_token_count", "candidatesTokenCount", "response_token_count", "responseTokenCount"
 )
+_COUNTED: dict[str, _Places] = {
+    "input": _INPUT,
+    "output": _OUTPUT,
+    "total": _TOTAL,
+    "cached": _CACHED,
+    "cache_write": _CACHE_WRITE,
+    "reasoning": _REASONING,
+    "gemini_prompt": _at_root("prompt_token_count", "promptTokenCount"),
+    "gemini_tool_use": _at_root("tool_use_prompt_token_count", "toolUsePromptTokenCount"),
+    "gemini_answer": _GEMINI_ANSWER,
+}
+_READ: dict[str, dict[str, tuple[str, int]]] = {}
+"""By object and field: what is counted there, and how good a source it is, 0 the best."""
+for _counted, _places in _COUNTED.items():
+    for _rank, (_outer, _name) in enumerate((outer, name) for outer, names in _places for name in names):
+        _READ.setdefault(_outer, {})[_name] = _counted, _rank
+
+_OBJECTS = _READ.keys() - {""}
 _SERVICE_TIER = ("service_tier", "serviceTier", "traffic_type", "trafficType")
 _INFERENCE_GEO = ("inference_geo", "inferenceGeo")
 _SOURCES = ("provider", "estimate")
@@ -92,21 +107,13 @@ def usage_normalize(reported: object) -> Usage:
     if not isinstance(reported, dict):
         return {}
     report = _Report(reported)
-    total = report.take(_TOTAL)
-    usage: Usage = {key: count for key, count in _counts(report, total).items() if count is not None}
+    total = report.counts.get("total")
+    usage: Usage = {
+        key: count for key, count in _counts(reported, report.counts).items() if count is not None
+    }
     if "input_tokens" in usage and "output_tokens" in usage:
         usage["total_tokens"] = usage["input_tokens"] + usage["output_tokens"]
-    source = report.rest.pop("source", None)
-    if source in _SOURCES:
-        usage["source"] = source
-    cost = report.take_cost()
-    if cost is not None:
-        usage["cost"] = cost
-    for key, names in (("service_tier", _SERVICE_TIER), ("inference_geo", _INFERENCE_GEO)):
-        text = report.take_text(names)
-        if text is not None:
-            usage[key] = text
-    details = report.details()
+    details = report.describe(usage) if report.rest else {}
     if total is not None and total != usage.get("total_tokens"):
         details["reported_total_tokens"] = total
     bounded = usage_details(details) if details else None
@@ -130,27 +137,45 @@ def usage_add(total: Usage | None, reported: object) -> Usage:
 
 
 class _Report:
-    """A provider's report, from which fields are taken; `rest` is what is left."""
+    """A provider's report, read: what it `counts`, the best source of each, and the `rest` of it."""
 
     def __init__(self, reported: dict[str, Any]) -> None:
-        self.rest: dict[str, Any] = dict(reported)
-        self._objects = {"": self.rest}
-        for name in _DETAILS:
-            if isinstance(self.rest.get(name), dict):
-                self._objects[name] = self.rest[name] = dict(self.rest[name])
+        self.counts: dict[str, int | float] = {}
+        self._ranks: dict[str, int] = {}
+        self.rest: dict[str, Any] = self._read(reported, "")
+        for name in self.rest.keys() & _OBJECTS:
+            if isinstance(self.rest[name], dict):
+                self.rest[name] = self._read(self.rest[name], name)
 
-    def take(self, places: _Places) -> int | float | None:
-        """Remove the fields at *places* and return the first that is a count."""
-        found = None
-        for outer, names in places:
-            if (fields := self._objects.get(outer)) is not None:
-                for name in names:
-                    if name in fields:
-                        value = _count(fields.pop(name))
-                        found = value if found is None else found
-        return found
+    def _read(self, fields: dict[str, Any], outer: str) -> dict[str, Any]:
+        """Take the counters in one object of the report; return its other fields."""
+        rest: dict[str, Any] = {}
+        place_of, ranks = _READ[outer].get, self._ranks
+        for name, value in fields.items():
+            place = place_of(name)
+            if place is None:
+                rest[name] = value
+            elif (count := _count(value)) is not None:
+                counted, rank = place
+                if rank <= ranks.get(counted, rank):
+                    self.counts[counted], ranks[counted] = count, rank
+        return rest
 
-    def take_cost(self) -> int | float | None:
+    def describe(self, usage: Usage) -> dict[str, Any]:
+        """Lay what describes the request onto *usage*; return what nobody knows, for the details."""
+        source = self.rest.pop("source", None)
+        if source in _SOURCES:
+            usage["source"] = source
+        cost = self._take_cost()
+        if cost is not None:
+            usage["cost"] = cost
+        for key, names in (("service_tier", _SERVICE_TIER), ("inference_geo", _INFERENCE_GEO)):
+            text = self._take_text(names)
+            if text is not None:
+                usage[key] = text
+        return self._details()
+
+    def _take_cost(self) -> int | float | None:
         """Remove and return the cost; one given in parts, `total_cost` among them, stays for the details."""
         cost = self.rest.pop("cost", None)
         if isinstance(cost, dict):
@@ -158,13 +183,13 @@ class _Report:
             cost = cost.get("total_cost")
         return _number(cost)
 
-    def take_text(self, names: Iterable[str]) -> str | None:
+    def _take_text(self, names: Iterable[str]) -> str | None:
         """Remove the fields *names* and return the first that is a text, within the limits of details."""
         texts = [self.rest.pop(name) for name in names if name in self.rest]
         found = next((text for text in texts if isinstance(text, str) and text), None)
         return None if found is None else clean_text(found[:_MAX_STRING])
 
-    def details(self) -> dict[str, Any]:
+    def _details(self) -> dict[str, Any]:
         """Return the unknown fields, on top of details that were normalized before."""
         known = self.rest.pop("details", None)
         unknown = {key: _without_nulls(value) for key, value in self.rest.items()}
@@ -174,44 +199,47 @@ class _Report:
         }
 
 
-def _counts(report: _Report, total: int | float | None) -> dict[str, int | float | None]:
-    """Take all counters from *report*, each including its subsets, whatever its dialect means by them."""
-    fields = report.rest
-    excludes_cache = _count(fields.get("input_tokens")) is not None and not any(
-        name in fields for name in ("input_tokens_details", "input_token_details", "cached_tokens")
-    )
-    anthropic_cache = [_count(fields.get(f"cache_{what}_input_tokens")) or 0 for what in ("read", "creation")]
-    excludes_reasoning = _count(fields.get("completion_tokens")) is not None
+def _counts(fields: dict[str, Any], found: dict[str, int | float]) -> dict[str, int | float | None]:
+    """Return all counters, each including its subsets, whatever the dialect of the report means by them.
 
-    used, produced = report.take(_INPUT), report.take(_OUTPUT)
-    cached, written = report.take(_CACHED), report.take(_CACHE_WRITE)
-    reasoning = report.take(_REASONING)
-    prompt, tool_use = report.take(_GEMINI_PROMPT), report.take(_GEMINI_TOOL_USE)
-    answer = report.take(_GEMINI_ANSWER)
+    Args:
+      fields: the report.
+      found: what it counts.
+    """
+    count = found.get
+    total, used, produced, reasoning = count("total"), count("input"), count("output"), count("reasoning")
+    prompt, answer = count("gemini_prompt"), count("gemini_answer")
 
     if used is None and prompt is not None:
-        used = prompt + (tool_use or 0)
+        used = prompt + (count("gemini_tool_use") or 0)
         if produced is None and answer is not None:
             produced = answer + (reasoning or 0)
         elif produced is None and total is not None and total >= used:
             produced = total - used  # an empty answer comes without a count of its own
-    elif used is not None and excludes_cache and (produced is None or total != used + produced):
-        used += sum(anthropic_cache)
+    elif used is not None and (produced is None or total != used + produced) and _excludes_cache(fields):
+        used += sum(_count(fields.get(f"cache_{what}_input_tokens")) or 0 for what in ("read", "creation"))
     if (
-        excludes_reasoning
+        reasoning
         and used is not None
         and produced is not None
-        and reasoning
         and total == used + produced + reasoning
+        and _count(fields.get("completion_tokens")) is not None
     ):
         produced += reasoning  # xAI counts reasoning beside the completion
     return {
         "input_tokens": _count(used),
         "output_tokens": _count(produced),
-        "cached_tokens": cached,
-        "cache_write_tokens": written,
+        "cached_tokens": count("cached"),
+        "cache_write_tokens": count("cache_write"),
         "reasoning_tokens": reasoning,
     }
+
+
+def _excludes_cache(fields: dict[str, Any]) -> bool:
+    """Tell whether the input that a report counts leaves out what was read from a cache or written to one."""
+    return _count(fields.get("input_tokens")) is not None and not any(
+        name in fields for name in ("input_tokens_details", "input_token_details", "cached_tokens")
+    )
 
 
 def _number(value: object) -> int | float | None:

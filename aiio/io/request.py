@@ -274,8 +274,9 @@ class Request:
         except trio.Cancelled as exc:
             # A task of the transport that crashed cancels the nursery, too; `_interruption` reports it.
             crashed = nursery.cancel_scope.cancel_called
-            if cause := self._expired() or (None if crashed else Cause.OUTER):
-                self._note(cause)
+            found = self._ending.cause or self._expired() or (None if crashed else Cause.OUTER)
+            if found is not None:
+                self._note(found)
             self._cancelled = exc  # kept: of what is raised here, the nursery would make a group
         finally:
             self._connect = None

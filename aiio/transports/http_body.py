@@ -113,8 +113,7 @@ class ChunkedDecoder(BodyDecoder):
     def _chunks(self, data: bytes, position: int, pieces: list[bytes]) -> int:
         """Read chunks from *position* on; return where the trailers begin, or the length of *data*."""
         size, find, keep = len(data), data.find, pieces.append
-        if self._in_chunk and position < size:
-            position = _known_chunks(data, position, pieces)
+        at_once = True
         while position < size:
             start = position
             if self._in_chunk:
@@ -131,6 +130,12 @@ class ChunkedDecoder(BodyDecoder):
             self._in_chunk = True
             position = start + length
             keep(data[start:position])
+            if at_once and position + 2 < size:  # more came with it
+                at_once = False  # not again for what is left
+                position = _known_chunks(data, position, pieces)
+            if size == position + 2 and data.endswith(b"\r\n"):  # as most reads end
+                self._pending = b"\r\n"
+                return size
         self._missing = position - size
         return size
 
