@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +42,7 @@ EMPTY = "empty_response"
 REQUEST_ID_HEADERS = ("x-request-id", "request-id", "apim-request-id", "x-generation-id")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """Why a request ended, as noted at that moment."""
 
     cause: Cause | None = None
@@ -55,8 +53,8 @@ class Ending:
     """Seconds without message data, at the moment of the note."""
     budget: float | None = None
     """Seconds that the limit allowed, when one fired."""
-    fault: ProviderError | None = field(default=None, repr=False)
-    crash: BaseException | None = field(default=None, repr=False)
+    fault: ProviderError | None = None
+    crash: BaseException | None = None
     """What a callback raised."""
 
 
