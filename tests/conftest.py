@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +16,10 @@ for name in [name for name in os.environ if name.startswith("AIIO_") and name !=
 os.environ["AIIO_NO_CONFIG"] = (
     "1"  # here and in every child process; tests of the files name folders of their own
 )
+
+# A suite that was started in the background ignores Ctrl-C, and so would every child that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Many tests on a busy machine: fewer examples each than by default, and no time limit on one.
 settings.register_profile("suite", parent=settings(), max_examples=50, deadline=None)
