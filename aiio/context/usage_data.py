@@ -82,13 +82,21 @@ _COUNTED: dict[str, _Places] = {
     "gemini_tool_use": _at_root("tool_use_prompt_token_count", "toolUsePromptTokenCount"),
     "gemini_answer": _GEMINI_ANSWER,
 }
-_READ: dict[str, dict[str, tuple[str, int]]] = {}
-"""By object and field: what is counted there, and how good a source it is, 0 the best."""
-for _counted, _places in _COUNTED.items():
-    for _rank, (_outer, _name) in enumerate((outer, name) for outer, names in _places for name in names):
-        _READ.setdefault(_outer, {})[_name] = _counted, _rank
+_OBJECTS = frozenset(_INPUT_DETAILS + _OUTPUT_DETAILS)
 
-_OBJECTS = _READ.keys() - {""}
+
+def _fields_of(wanted: str) -> dict[str, tuple[str, int]]:
+    """Return the fields to read in the object *wanted*: what each counts, and how good a source it is."""
+    return {
+        name: (counted, rank)
+        for counted, places in _COUNTED.items()
+        for rank, (outer, name) in enumerate((outer, name) for outer, names in places for name in names)
+        if outer == wanted
+    }
+
+
+_READ = {outer: _fields_of(outer) for outer in ("", *_OBJECTS)}
+"""By object and field: what is counted there, and how good a source it is, 0 the best."""
 _SERVICE_TIER = ("service_tier", "serviceTier", "traffic_type", "trafficType")
 _INFERENCE_GEO = ("inference_geo", "inferenceGeo")
 _SOURCES = ("provider", "estimate")
@@ -157,7 +165,7 @@ class _Report:
                 rest[name] = value
             elif (count := _count(value)) is not None:
                 counted, rank = place
-                if rank <= ranks.get(counted, rank):
+                if rank <= ranks.get(counted, rank):  # no better one was there before
                     self.counts[counted], ranks[counted] = count, rank
         return rest
 

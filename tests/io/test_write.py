@@ -740,6 +740,31 @@ async def test_a_crash_and_an_outer_cancel_in_the_same_tick_goes_on_as_cancelled
         assert len(terminals) == 1
 
 
+@pytest.mark.parametrize(("first", "timeout"), [("kill", "9s"), ("limit", "1s")])
+async def test_B2_what_is_cancelled_from_outside_beside_a_kill_or_a_limit_goes_on_as_cancelled(
+    first: str, timeout: str, autojump_clock: MockClock
+) -> None:
+    terminals: list[Any] = []
+    async with scripted(say("Half"), HANG) as (env, _):
+        io = aiio.IO(env=env, model=MODEL)
+        async with trio.open_nursery() as nursery:
+
+            async def stop() -> None:
+                await trio.sleep(1)
+                if first == "kill":
+                    io.kill_nowait("enough")
+                outer.cancel()
+
+            with trio.CancelScope() as outer:
+                nursery.start_soon(stop)
+                await io.write(CONTEXT, {"on_error": terminals.append}, timeout=timeout)
+                pytest.fail("the write returned, although a scope around it was cancelled")
+    assert outer.cancelled_caught
+    assert [(terminal.cancelled, terminal.limit) for terminal in terminals] == [
+        (True, None) if first == "kill" else (False, "overall")
+    ]
+
+
 async def test_keyboard_interrupt_in_a_transport_task_comes_out_as_itself(autojump_clock: MockClock) -> None:
     terminals: list[Any] = []
     async with scripted(finish()) as (env, _):
