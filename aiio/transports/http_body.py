@@ -20,7 +20,7 @@ _HEAD = re.compile(rb"([0-9A-Fa-f]{1,16})(?:[ \t]*|;[^\r\n]*)")
 _TRAILER_LINE = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+:[^\x00\v\f\r\n]*\r\n")
 _MAX_LINE = 4096  # bytes of one chunk head or trailer line
 _MAX_TRAILERS = 16 << 10
-_MAX_KNOWN, _MAX_KNOWN_HEAD = 1024, 16  # heads remembered, bytes of one
+_MAX_KNOWN, _MAX_KNOWN_HEAD = 1024, 20  # heads remembered, bytes of one with its line ends
 _PIECE = 64 << 10  # bytes that gzip may produce at a time
 
 
@@ -82,6 +82,7 @@ class ChunkedDecoder(BodyDecoder):
         self._missing = 0  # bytes until the end of the chunk we are in
         self._pending = b""  # an unfinished chunk head or trailer line
         self._in_chunk = False  # a chunk was begun: its CRLF comes before the next head
+        self._width = 0  # bytes of the last head, with both its CRLFs
         self._trailers: int | None = None  # bytes of them so far, once the last chunk has come
 
     def feed(self, data: bytes) -> bytes:
@@ -111,31 +112,38 @@ class ChunkedDecoder(BodyDecoder):
             self.broken = "closed the connection in the middle of the answer"
 
     def _chunks(self, data: bytes, position: int, pieces: list[bytes]) -> int:
-        """Read chunks from *position* on; return where the trailers begin, or the length of *data*."""
-        size, find, keep = len(data), data.find, pieces.append
-        at_once = True
+        """Read chunks from *position* on; return where the trailers begin, or the length of *data*.
+
+        Most heads are as wide as the one before, and have been seen before: one look-up, with the line ends
+        around them, tells that.
+        """
+        size, keep, known, width = len(data), pieces.append, _lengths.get, self._width
         while position < size:
-            start = position
-            if self._in_chunk:
-                start = position + 2 if data.startswith(b"\r\n", position) else size
-            end = find(b"\r\n", start)
-            length = None if end < 0 else _lengths.get(head := data[start:end]) or _length_of(head)
+            start = position + width
+            length = known(data[position:start]) if start <= size else None
             if length is None:
-                self._keep_head(data[position:])
-                return size
-            start = end + 2
-            if not length:
-                self._trailers = 0
-                return start
-            self._in_chunk = True
+                begin = position
+                if self._in_chunk:
+                    if size == position + 2 and data.endswith(b"\r\n"):  # as most reads end
+                        self._pending = b"\r\n"
+                        return size
+                    begin = position + 2 if data.startswith(b"\r\n", position) else size
+                end = data.find(b"\r\n", begin)
+                head = None if end < 0 else _HEAD.fullmatch(data, begin, end)
+                if head is None:
+                    self._keep_head(data[position:])
+                    return size
+                start, length = end + 2, int(head[1], 16)
+                if not length:
+                    self._trailers = 0
+                    return start
+                if self._in_chunk:
+                    self._width = width = start - position
+                    if width <= _MAX_KNOWN_HEAD:
+                        _remember(data[position:start], length)
+                self._in_chunk = True
             position = start + length
             keep(data[start:position])
-            if at_once and position + 2 < size:  # more came with it
-                at_once = False  # not again for what is left
-                position = _known_chunks(data, position, pieces)
-            if size == position + 2 and data.endswith(b"\r\n"):  # as most reads end
-                self._pending = b"\r\n"
-                return size
         self._missing = position - size
         return size
 
@@ -172,35 +180,13 @@ class ChunkedDecoder(BodyDecoder):
 
 
 _lengths: dict[bytes, int] = {}
-"""What the heads of chunks said that were seen last, in all bodies: servers repeat a few sizes."""
+"""What heads between two line ends said that were seen last, in all bodies: servers repeat a few sizes."""
 
 
-def _length_of(head: bytes) -> int | None:
-    """Return the length that the *head* of a chunk gives; None: it is no proper one."""
-    found = _HEAD.fullmatch(head)
-    if found is None:
-        return None
-    length = int(found[1], 16)
-    if length and len(head) <= _MAX_KNOWN_HEAD:
-        if len(_lengths) >= _MAX_KNOWN:
-            _lengths.clear()
-        _lengths[head] = length
-    return length
-
-
-def _known_chunks(data: bytes, position: int, pieces: list[bytes]) -> int:
-    """Take the chunks from *position*, the end of one, all at once; return where to go on, maybe there.
-
-    What stands between line ends is head and body by turns, unless a body holds a line end, too. That each
-    body is as long as its head says proves that none does.
-    """
-    start, *parts = (data[position:] if position else data).split(b"\r\n")
-    whole = (len(parts) - 1) // 2 * 2  # the last may be cut
-    bodies = parts[1:whole:2]
-    if start or [*map(len, bodies)] != [*map(_lengths.get, parts[0:whole:2])]:
-        return position
-    pieces += bodies
-    return len(data) - len(b"\r\n".join(parts[whole:])) - 2
+def _remember(head: bytes, length: int) -> None:
+    if len(_lengths) >= _MAX_KNOWN:
+        _lengths.clear()
+    _lengths[head] = length
 
 
 class UnknownCoding(ValueError):
