@@ -277,7 +277,9 @@ class Request:
             found = self._ending.cause or self._expired() or (None if crashed else Cause.OUTER)
             if found is not None:
                 self._note(found)
-            self._cancelled = exc  # kept: of what is raised here, the nursery would make a group
+            # Kept: of what is raised here, the nursery would make a group. But not with the frames it came
+            # through: they would live as long, often until the last task of the caller has ended.
+            self._cancelled = exc.with_traceback(None)
         finally:
             self._connect = None
             self._reading = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import traceback
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -90,3 +91,19 @@ async def test_a_stopped_write_leaves_nothing_to_the_collector(stop: str, autoju
             assert gone() is None
         finally:
             gc.enable()
+
+
+async def test_the_exception_that_cancels_a_write_does_not_keep_what_it_ran_in(
+    autojump_clock: MockClock,
+) -> None:
+    async with silent() as (env, transport):
+        with trio.move_on_after(1) as scope:
+            try:
+                await aiio.IO(env=env, model="quiet/m").write(CONTEXT)
+            except trio.Cancelled as exc:
+                frames = [frame for frame, _ in traceback.walk_tb(exc.__traceback__)]
+                raise
+        assert scope.cancelled_caught
+        assert not any(frame.f_code is Silent.receive.__code__ for frame in frames)
+        del frames
+        assert sys.getrefcount(transport.frame) - sys.getrefcount(object()) == 1
