@@ -49,10 +49,11 @@ class Directory:
             base["url"] = url
         merged = self._settings.endpoint_settings(name, base, overrides)
         auth = merged.get("auth")
-        if isinstance(auth, str | Mapping):
+        if auth is None:
+            if known.bearer_keys and self._variable(known.env_keys) in known.bearer_keys:
+                merged.setdefault("auth_header", "bearer")
+        elif isinstance(auth, str | Mapping):
             merged["auth"] = _held(auth)
-        elif auth is None and known.bearer_keys and self._variable(known.env_keys) in known.bearer_keys:
-            merged.setdefault("auth_header", "bearer")
         return merged
 
     def endpoint(self, name: str, overrides: Mapping[str, Any] | None = None) -> Endpoint:

@@ -205,7 +205,9 @@ def auth_object(data: object) -> Mapping[str, Any]:
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    # Nearly all are plain dicts, which are told faster; settings are read for every write.
+    # Nearly all are plain dicts or nothing, which is told faster; settings are read for every write.
+    if value is None:
+        return {}
     return value if value.__class__ is dict or isinstance(value, Mapping) else {}
 
 

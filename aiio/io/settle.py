@@ -221,7 +221,7 @@ def _scrubbed(error: Error, io: IO) -> Error:
     error.error = scrub(error.error)
     error.code = None if error.code is None else scrub(str(error.code))
     error.request_id = None if error.request_id is None else scrub(error.request_id)
-    error.native = scrub_data(error.native, scrub)
+    error.native = None if error.native is None else scrub_data(error.native, scrub)
     return error
 
 

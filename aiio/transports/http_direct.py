@@ -253,20 +253,19 @@ async def _read_head(stream: ByteStream, writer: h11.Connection, peer: str) -> h
     began = False
     while True:
         try:
-            event = writer.next_event()
-        except h11.RemoteProtocolError as exc:
-            raise fault(exc, phase="head", peer=peer) from exc
-        if isinstance(event, h11.Response):
-            return event
-        if event is not h11.NEED_DATA:
-            continue  # 100, 102, 103: the answer is still to come
-        try:
             data = await stream.receive()
         except EOFError:
             how = "in the middle of the response head" if began else "without answering"
             raise cut_off(f"{peer} closed the connection {how}", phase="head") from None
         except OSError as exc:
             raise fault(exc, phase="head", peer=peer) from exc
-        if data:  # to h11, nothing would mean the end
-            began = True
-            writer.receive_data(data)
+        if not data:
+            continue  # to h11, nothing would mean the end
+        began = True
+        writer.receive_data(data)
+        try:
+            while (event := writer.next_event()) is not h11.NEED_DATA:
+                if isinstance(event, h11.Response):
+                    return event  # unlike 100, 102, 103: the answer is still to come
+        except h11.RemoteProtocolError as exc:
+            raise fault(exc, phase="head", peer=peer) from exc
