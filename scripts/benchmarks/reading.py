@@ -42,8 +42,8 @@ Together: TypeAlias = Callable[[int, Callable[[int], Awaitable[None]]], Awaitabl
 
 WARM_UP_EVENTS = 500
 
-TICK = 0.005
-"""Seconds between two ticks of the timer in the loop of a timed load."""
+TICK = 0.0053
+"""Seconds between two ticks of the timer in the loop of a timed load, not in step with its frames."""
 
 
 def process_cpu() -> float:
