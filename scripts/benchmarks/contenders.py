@@ -61,6 +61,7 @@ CONTENDERS = {
     contender.name: contender
     for contender in (
         Contender(name="bare", module="read_bare"),
+        Contender(name="least", module="read_least"),
         Contender(name="aiio", module="read_aiio"),
         Contender(name="trio-websocket", module="read_trio_websocket"),
         Contender(name="builder", module="do_builder"),

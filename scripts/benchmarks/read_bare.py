@@ -10,7 +10,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 import trio
@@ -76,6 +76,11 @@ async def read_answer(receive: Receive, pieces: list[str], started: Callable[[],
     head, _, buffer = buffer.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200 "):
         raise RuntimeError(f"unexpected answer: {head[:100]!r}")
+    await read_body(receive, buffer, pieces, started)
+
+
+async def read_body(receive: Receive, buffer: bytes, pieces: list[str], started: Callable[[], None]) -> None:
+    """Read the body of an answer; *buffer* came with its head."""
     begun = False
     while True:
         bodies: list[bytes] = []
@@ -92,16 +97,22 @@ async def read_answer(receive: Receive, pieces: list[str], started: Callable[[],
         buffer += data
 
 
+def request_to(parts: SplitResult) -> bytes:
+    """Return the request for the load at *parts*."""
+    body = b'{"model":"bench","stream":true,"messages":[{"role":"user","content":"Go."}]}'
+    head = (
+        f"POST {parts.path}/chat/completions HTTP/1.1\r\nhost: {parts.netloc}\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
 @asynccontextmanager
 async def open_client(url: str) -> AsyncIterator[Read]:
     """Yield a function that reads one stream from *url*."""
     parts = urlsplit(url)
     context = ssl.create_default_context() if parts.scheme == "https" else None
-    body = b'{"model":"bench","stream":true,"messages":[{"role":"user","content":"Go."}]}'
-    request = (
-        f"POST {parts.path}/chat/completions HTTP/1.1\r\nhost: {parts.netloc}\r\n"
-        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-    ).encode() + body
+    request = request_to(parts)
 
     async def read(pieces: list[str], started: Callable[[], None]) -> None:
         with trio.socket.socket() as sock:

@@ -26,9 +26,11 @@ CONTEXTS = Cell(contender="runs", load=Load(content="contexts", events=10_000), 
 FRAGMENTS = Cell(contender="builder", load=Load(content="fragments", events=1_000), rounds=5, passes=1)
 
 
-def _against(load: Load, other: str, *, passes: int = 5, of: str | None = None) -> Ratio:
+def _against(
+    load: Load, other: str, *, passes: int = 5, of: str | None = None, contender: str = "aiio"
+) -> Ratio:
     return Ratio(
-        top=Cell(contender="aiio", load=load, passes=passes),
+        top=Cell(contender=contender, load=load, passes=passes),
         bottom=Cell(contender=other, load=load, passes=passes),
         of=of,
     )
@@ -42,10 +44,10 @@ def _sdk(contender: str, load: Load, *, passes: int = 2) -> Ratio:
     )
 
 
-def _held(content: str, other: str, of: str | None = None) -> Ratio:
-    """Return what aiio needs to hold or to stop the same streams, over what *other* needs."""
+def _held(content: str, other: str, of: str | None = None, *, contender: str = "aiio") -> Ratio:
+    """Return what *contender* needs to hold or to stop the same streams, over what *other* needs."""
     return Ratio(
-        top=Cell(contender="aiio", load=replace(HELD, content=content), rounds=5, passes=1),
+        top=Cell(contender=contender, load=replace(HELD, content=content), rounds=5, passes=1),
         bottom=Cell(contender=other, load=HELD, rounds=5, passes=1),
         of=of,
     )
@@ -167,7 +169,7 @@ ROWS = (
     ),
     Row(
         name="lateness",
-        what="chat SSE paced, p99 lateness of a 5 ms timer in the loop, aiio / bare trio (on the clock)",
+        what="chat SSE paced, p99 lateness of a 5.3 ms timer in the loop, aiio / bare trio (on the clock)",
         ratio=_against(TIMED, "bare", passes=1, of="late_p99_ms"),
         bracket=_against(TIMED, "bare", passes=1, of="clock_late_p99_ms"),
         goal=1.5,
@@ -195,11 +197,24 @@ ROWS = (
         goal=1.3,
     ),
     Row(
+        name="many-least",
+        what="the same, bare trio with a nursery, three limits and h11 for the head / without (CPU to start)",
+        ratio=_against(MANY, "bare", passes=2, contender="least"),
+        bracket=_held("held", "bare", of="start_cpu_ms", contender="least"),
+        goal=None,
+    ),
+    Row(
         name="start",
         what="CPU to start 1,000 requests, aiio / stock httpx (/ official SDK on trio)",
         ratio=_held("held", "httpx", of="start_cpu_ms"),
         bracket=_held("held", "openai", of="start_cpu_ms"),
         goal=0.25,
+    ),
+    Row(
+        name="start-least",
+        what="the same, bare trio with a nursery, three limits and h11 for the head / stock httpx",
+        ratio=_held("held", "httpx", of="start_cpu_ms", contender="least"),
+        goal=None,
     ),
     Row(
         name="silent",

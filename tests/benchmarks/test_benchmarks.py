@@ -224,7 +224,7 @@ def test_held_streams_are_stopped_with_their_partial_text() -> None:
     held = Load(content="held", events=1, streams=3)
     cells = [
         Cell(contender=contender, load=replace(held, content=content), rounds=1, passes=1)
-        for contender, content in (("aiio", "held"), ("aiio", "killed"), ("httpx", "held"))
+        for contender, content in (("aiio", "held"), ("aiio", "killed"), ("httpx", "held"), ("least", "held"))
     ]
     results = measure(cells, lambda text: None)
     assert results.faults == []
