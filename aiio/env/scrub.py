@@ -180,8 +180,9 @@ class Scrubber:
         if "***" in text or "..." in text or "\u2026" in text:
             text = _HALF_MASKED.sub(self._mask_echo, text)
         lower = text.lower()
-        if any(hint in lower for hint in _HINTS):
-            text = _BY_NAME.sub(_mask_named, text)
+        for hint in _HINTS:
+            if hint in lower:
+                return _BY_NAME.sub(_mask_named, text)
         return text
 
     def data(self, value: Any) -> Any:

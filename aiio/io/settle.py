@@ -212,7 +212,10 @@ def _reported(state: Any) -> Usage | None:
 
 
 def _request_id(headers: Mapping[str, str]) -> str | None:
-    return next((headers[name] for name in REQUEST_ID_HEADERS if name in headers), None)
+    for name in REQUEST_ID_HEADERS:
+        if name in headers:
+            return headers[name]
+    return None
 
 
 def _scrubbed(error: Error, io: IO) -> Error:
