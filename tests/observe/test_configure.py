@@ -13,8 +13,10 @@ import pytest
 import structlog
 
 from aiio.context.log import get_logger
+from aiio.env.endpoints import Endpoint
 from aiio.env.scrub import Scrubber
 from aiio.observe import Logging, configure
+from aiio.transports.base import TransportRequest
 
 CANARY = "sk-canary-0123456789abcdef"
 
@@ -45,6 +47,17 @@ def test_a_line_holds_time_level_event_and_context(path: Path, read: Read) -> No
         "agent": "a1",
     }
     assert line["odd"] == "<class 'object'>"
+
+
+def test_a_request_and_an_endpoint_are_not_spelled_out(path: Path, read: Read) -> None:
+    """They hold prompts and headers of any name: who logs one whole did not mean those."""
+    headers = {"x-login": CANARY}
+    with configure(path):
+        request = TransportRequest(url=f"http://x/{CANARY}", headers=headers, body=CANARY.encode())
+        get_logger().info("x", request=request, endpoint=Endpoint(name="mine", policy={"headers": headers}))
+    (line,) = read()
+    assert "mine" in line["endpoint"]
+    assert CANARY not in path.read_text()
 
 
 def test_lines_below_the_level_are_not_written(path: Path, read: Read) -> None:
