@@ -7,6 +7,7 @@ are: the text that comes out must be the text that went in.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
@@ -59,12 +60,18 @@ def append_deltas(load: Load, meter: Meter) -> str:
 
 
 def append_messages(load: Load, meter: Meter) -> str:
-    """Append many messages to one context."""
+    """Append many messages to one context, with the collector off.
+
+    It walks over all there is whenever that has grown by a quarter: where that falls makes anything from
+    1.5 to 2.5 of a doubling.
+    """
     messages, context = turns(load), Context()
+    gc.disable()
     meter.start()
     for message in messages:
         context.append(message)
     meter.stop()
+    gc.enable()
     return text_of(context)
 
 

@@ -7,6 +7,7 @@ Compiling is not counted: a process before the first one leaves the compiled fil
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -32,7 +33,8 @@ print(json.dumps([*cost, [name for name in names if name in sys.modules]]))
 def import_once(names: list[str]) -> tuple[float, float, list[str]]:
     """Import *names* in a new process; return its CPU seconds, those on the clock, and what is there then."""
     command = [sys.executable, "-c", CODE, *names]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     cpu_s, wall_s, found = json.loads(done.stdout)
     return cpu_s, wall_s, found
 
