@@ -151,7 +151,8 @@ def _stopped(ending: Ending, answer: Answer) -> Error:
     outcome = OUTCOMES[ending.cause]
     reason = f": {ending.reason}" if ending.cause is Cause.KILL and ending.reason else ending.reason or ""
     budget = "" if ending.budget is None else as_words(ending.budget)
-    text = outcome.text.format(budget=budget, silence=as_words(ending.silence), reason=reason)
+    silence = as_words(ending.silence) if outcome.limit else ""
+    text = outcome.text.format(budget=budget, silence=silence, reason=reason)
     if outcome.limit == "stuck" and answer.keepalives:
         text += f"; {answer.keepalives} keep-alives came, which are not progress"
     return Error(
