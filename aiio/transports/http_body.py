@@ -129,18 +129,21 @@ class ChunkedDecoder(BodyDecoder):
                         return size
                     begin = position + 2 if data.startswith(b"\r\n", position) else size
                 end = data.find(b"\r\n", begin)
-                head = None if end < 0 else _HEAD.fullmatch(data, begin, end)
-                if head is None:
-                    self._keep_head(data[position:])
-                    return size
-                start, length = end + 2, int(head[1], 16)
-                if not length:
-                    self._trailers = 0
-                    return start
+                start = end + 2
+                length = known(data[position:start])  # it may only be of another width
+                if length is None:
+                    head = None if end < 0 else _HEAD.fullmatch(data, begin, end)
+                    if head is None:
+                        self._keep_head(data[position:])
+                        return size
+                    length = int(head[1], 16)
+                    if not length:
+                        self._trailers = 0
+                        return start
+                    if self._in_chunk and start - position <= _MAX_KNOWN_HEAD:
+                        _remember(data[position:start], length)
                 if self._in_chunk:
                     self._width = width = start - position
-                    if width <= _MAX_KNOWN_HEAD:
-                        _remember(data[position:start], length)
                 self._in_chunk = True
             position = start + length
             keep(data[start:position])

@@ -59,10 +59,12 @@ def test_chunked_bodies_are_what_h11_makes_of_them(wire: bytes, size: int) -> No
 
 @given(
     bodies=st.lists(
-        st.sampled_from([b"data: x\n\n", b"data: y\n\n", b"a\r\nb", b"\r\n", b"{}\n"]), max_size=40
+        st.sampled_from([b"data: x\n\n", b"a\r\nb", b"\r\n", b"{}\n", b"5\r\n" * 6, b"x" * 300]),
+        max_size=40,
     ),
-    size=st.integers(1, 200),
+    size=st.integers(1, 1000),
 )
+@example(bodies=[b"x", b"y" * 16, b"z" * 300] * 4, size=5000)  # heads of three widths, met again
 def test_many_chunks_of_lengths_seen_before_are_what_they_were(bodies: list[bytes], size: int) -> None:
     wire = b"".join(b"%x\r\n%s\r\n" % (len(body), body) for body in bodies) + b"0\r\n\r\n"
     assert ours(ChunkedDecoder(), wire, size) == (b"".join(bodies), "done")
