@@ -53,7 +53,7 @@ class DirectAnswer:
         self._closed = False
 
     async def receive(self) -> bytes | None:
-        """Return the body bytes of one read of the socket; None at the end. ProviderError: it was cut."""
+        """Return the body bytes of one read, maybe none; None at the end. ProviderError: it was cut."""
         decoder = self._decoder
         if decoder.done or decoder.broken:
             await trio.lowlevel.checkpoint()
@@ -64,11 +64,14 @@ class DirectAnswer:
             raw, self._leftover = self._leftover, b""
         else:
             try:
-                raw = await self._stream.receive()
+                await self._stream.wait()
+                raw = self._stream.receive_now()
             except EOFError:
                 decoder.eof()
                 self._raise_if_broken()
                 return None
+            except BlockingIOError:
+                return b""
             except (OSError, trio.ClosedResourceError) as exc:
                 raise fault(exc, phase="body", peer=self.peer, bytes_received=self.bytes_received) from exc
         data = decoder.feed(raw)

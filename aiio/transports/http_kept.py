@@ -254,7 +254,7 @@ class _Listening:
     def __init__(self, stream: ByteStream) -> None:
         self.heard = False
         self.send_now, self.drain, self.close = stream.send_now, stream.drain, stream.close
-        self.receive_now, self.at_rest = stream.receive_now, stream.at_rest
+        self.wait, self.receive_now, self.at_rest = stream.wait, stream.receive_now, stream.at_rest
         self._stream = stream
 
     async def receive(self) -> bytes:

@@ -12,6 +12,7 @@ import contextlib
 import os
 import socket
 import ssl
+from collections.abc import Awaitable
 from functools import lru_cache
 from typing import Protocol
 
@@ -48,6 +49,10 @@ class ByteStream(Protocol):
 
         Cancellation: nothing has been consumed. Always a checkpoint.
         """
+        ...
+
+    def wait(self) -> Awaitable[None]:
+        """Wait until `receive_now` is worth trying: a coroutine less to wake through than `receive`."""
         ...
 
     def receive_now(self) -> bytes:
@@ -96,18 +101,21 @@ class PlainStream:
 
     async def receive(self) -> bytes:
         """See `ByteStream`."""
-        if self._full:
-            await checkpoint_with_data()  # before the read: a cancelled call must have consumed nothing
-        else:
-            await trio.lowlevel.wait_readable(self._sock)
         while True:
-            try:
+            await self.wait()
+            with contextlib.suppress(BlockingIOError):
                 return self.receive_now()
-            except BlockingIOError:
-                await trio.lowlevel.wait_readable(self._sock)
+
+    def wait(self) -> Awaitable[None]:
+        """See `ByteStream`."""
+        # Before the read: a cancelled call must have consumed nothing.
+        if self._full:
+            return checkpoint_with_data()
+        return trio.lowlevel.wait_readable(self._sock)  # noqa: ASYNC105  # who calls this awaits it
 
     def receive_now(self) -> bytes:
         """See `ByteStream`."""
+        self._full = False
         data = self._sock.recv(READ_SIZE)
         if not data:
             raise EOFError
@@ -212,6 +220,10 @@ class TLSStream:
             raise self._end
         await self._feed()
         return self._decrypted()
+
+    def wait(self) -> Awaitable[None]:
+        """See `ByteStream`."""
+        return self._plain.wait() if self._end is None else checkpoint_with_data()
 
     def receive_now(self) -> bytes:
         """See `ByteStream`."""

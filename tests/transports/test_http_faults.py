@@ -281,6 +281,24 @@ async def test_receive_is_always_a_checkpoint(any_transport: HTTPTransport) -> N
         await connection.aclose()
 
 
+async def test_a_wake_up_without_data_is_a_read_of_nothing(
+    transport: HTTPTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, asked = PlainStream.receive_now, list[int]()
+
+    def nothing_every_other_time(stream: PlainStream) -> bytes:
+        asked.append(1)
+        if len(asked) % 2:
+            raise BlockingIOError
+        return read(stream)
+
+    monkeypatch.setattr(PlainStream, "receive_now", nothing_every_other_time)
+    async with serve(head(), chunk(b"data: 1\n\n"), last_chunk()) as server:
+        outcome = await ask(transport, server.url)
+    assert (outcome.frames, outcome.error) == ([b"1"], None)
+    assert len(asked) > 1
+
+
 async def test_closing_wakes_a_reader_in_another_task(transport: HTTPTransport) -> None:
     async with serve(head(), stall()) as server, trio.open_nursery() as nursery:
         connection = await transport.open(TransportRequest(url=server.url), nursery)
