@@ -46,7 +46,7 @@ def split_request(request: Any) -> tuple[dict[str, str], Any]:
         headers, body = None, request
     if headers is None:
         headers = {}
-    if headers.__class__ is not dict and not isinstance(headers, Mapping):
+    if not isinstance(headers, Mapping):
         raise ProviderError(
             ErrorKind.MALFORMED, f"request headers must be a mapping, not {type(headers).__name__}"
         )

@@ -117,38 +117,48 @@ class ChunkedDecoder(BodyDecoder):
         Most heads are as wide as the one before, and have been seen before: one look-up, with the line ends
         around them, tells that.
         """
-        size, keep, known, width = len(data), pieces.append, _lengths.get, self._width
+        size, keep, known = len(data), pieces.append, _lengths.get
         while position < size:
-            start = position + width
+            start = position + self._width
             length = known(data[position:start]) if start <= size else None
             if length is None:
-                begin = position
-                if self._in_chunk:
-                    if size == position + 2 and data.endswith(b"\r\n"):  # as most reads end
-                        self._pending = b"\r\n"
-                        return size
-                    begin = position + 2 if data.startswith(b"\r\n", position) else size
-                end = data.find(b"\r\n", begin)
-                start = end + 2
-                length = known(data[position:start])  # it may only be of another width
-                if length is None:
-                    head = None if end < 0 else _HEAD.fullmatch(data, begin, end)
-                    if head is None:
-                        self._keep_head(data[position:])
-                        return size
-                    length = int(head[1], 16)
-                    if not length:
-                        self._trailers = 0
-                        return start
-                    if self._in_chunk and start - position <= _MAX_KNOWN_HEAD:
-                        _remember(data[position:start], length)
-                if self._in_chunk:
-                    self._width = width = start - position
-                self._in_chunk = True
+                start, length = self._other_head(data, position)
+                if not length:
+                    return start
             position = start + length
             keep(data[start:position])
         self._missing = position - size
         return size
+
+    def _other_head(self, data: bytes, position: int) -> tuple[int, int]:
+        """Read a head that is new, or of another width; return where its chunk begins, and the length.
+
+        A length of 0: no chunk follows, and what is to be read next, trailers or nothing, begins there.
+        """
+        size, begin = len(data), position
+        if self._in_chunk:
+            if size == position + 2 and data.endswith(b"\r\n"):  # as most reads end
+                self._pending = b"\r\n"
+                return size, 0
+            begin = position + 2 if data.startswith(b"\r\n", position) else size
+        end = data.find(b"\r\n", begin)
+        start = end + 2
+        length = _lengths.get(data[position:start])
+        if length is None:
+            head = None if end < 0 else _HEAD.fullmatch(data, begin, end)
+            if head is None:
+                self._keep_head(data[position:])
+                return size, 0
+            length = int(head[1], 16)
+            if not length:
+                self._trailers = 0
+                return start, 0
+            if self._in_chunk and start - position <= _MAX_KNOWN_HEAD:
+                _remember(data[position:start], length)
+        if self._in_chunk:
+            self._width = start - position
+        self._in_chunk = True
+        return start, length
 
     def _read_trailers(self, data: bytes, position: int) -> None:
         while position < len(data):

@@ -40,24 +40,30 @@ class ByteStream(Protocol):
         """Send what is left. May run in another task, beside `receive`. OSError: the connection is broken."""
         ...
 
-    async def receive(self) -> bytes:
-        """Return the bytes that one read of the socket brought; over TLS there may be none in it.
+    def wait(self) -> Awaitable[None]:
+        """Wait until `receive_now` is worth trying, by one coroutine less to wake through than `receive`.
 
-        Raises:
-          EOFError: the peer ended the stream properly.
-          OSError: the connection broke (`ssl.SSLEOFError`: TLS was not ended properly).
-
-        Cancellation: nothing has been consumed. Always a checkpoint.
+        trio.ClosedResourceError: the connection was closed meanwhile. Cancellation: nothing has been
+        consumed. Always a checkpoint.
         """
         ...
 
-    def wait(self) -> Awaitable[None]:
-        """Wait until `receive_now` is worth trying: a coroutine less to wake through than `receive`."""
+    def receive_now(self) -> bytes:
+        """Return the bytes that one read of the socket brought; over TLS there may be none in it.
+
+        Raises:
+          BlockingIOError: nothing is there.
+          EOFError: the peer ended the stream properly.
+          OSError: the connection broke (`ssl.SSLEOFError`: TLS was not ended properly).
+        """
         ...
 
-    def receive_now(self) -> bytes:
-        """Do what `receive` does, without waiting. BlockingIOError: nothing is there."""
-        ...
+    async def receive(self) -> bytes:
+        """Return what `receive_now` does, when it is there. Raises as `wait` and `receive_now`."""
+        while True:
+            await self.wait()
+            with contextlib.suppress(BlockingIOError):
+                return self.receive_now()
 
     def at_rest(self) -> bool:
         """Tell whether all has been sent, and nothing has come that was not received, not even an end."""
@@ -68,7 +74,7 @@ class ByteStream(Protocol):
         ...
 
 
-class PlainStream:
+class PlainStream(ByteStream):
     """A TCP connection, made from a connected socket that nobody else holds."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -98,13 +104,6 @@ class PlainStream:
         """See `ByteStream`."""
         while not self.flush_now():
             await self.wait_writable()
-
-    async def receive(self) -> bytes:
-        """See `ByteStream`."""
-        while True:
-            await self.wait()
-            with contextlib.suppress(BlockingIOError):
-                return self.receive_now()
 
     def wait(self) -> Awaitable[None]:
         """See `ByteStream`."""
@@ -177,7 +176,7 @@ def _family(host: str) -> socket.AddressFamily | None:
     return None
 
 
-class TLSStream:
+class TLSStream(ByteStream):
     """TLS over a `PlainStream`; call `handshake` first."""
 
     def __init__(self, plain: PlainStream, context: ssl.SSLContext, host: str) -> None:
@@ -194,7 +193,9 @@ class TLSStream:
                 self._tls.do_handshake()
             except ssl.SSLWantReadError:
                 await self.drain()
-                await self._feed()
+                await self._plain.wait()
+                with contextlib.suppress(BlockingIOError):
+                    self._feed_now()
             except ssl.SSLError:
                 with contextlib.suppress(OSError):
                     self._flush_now()  # tells the peer why
@@ -213,14 +214,6 @@ class TLSStream:
         while not self._flush_now():
             await self._plain.wait_writable()
 
-    async def receive(self) -> bytes:
-        """See `ByteStream`."""
-        if self._end is not None:
-            await trio.lowlevel.checkpoint()
-            raise self._end
-        await self._feed()
-        return self._decrypted()
-
     def wait(self) -> Awaitable[None]:
         """See `ByteStream`."""
         return self._plain.wait() if self._end is None else checkpoint_with_data()
@@ -229,10 +222,7 @@ class TLSStream:
         """See `ByteStream`."""
         if self._end is not None:
             raise self._end
-        try:
-            self._incoming.write(self._plain.receive_now())
-        except EOFError:
-            self._incoming.write_eof()
+        self._feed_now()
         return self._decrypted()
 
     def at_rest(self) -> bool:
@@ -278,8 +268,8 @@ class TLSStream:
                 return True
         return False
 
-    async def _feed(self) -> None:
+    def _feed_now(self) -> None:
         try:
-            self._incoming.write(await self._plain.receive())
+            self._incoming.write(self._plain.receive_now())
         except EOFError:
             self._incoming.write_eof()
