@@ -39,9 +39,13 @@ class Answer(Protocol):
     """`aclose` waits for nothing."""
     bytes_received: int
     """Body bytes so far, without transfer framing, before decompression."""
+    fault: ProviderError | None
+    """What cut the body short, once `receive` has returned None for it."""
 
     async def receive(self) -> bytes | None:
-        """Return the body bytes of one read, maybe none; None at the clean end. ProviderError: it was cut.
+        """Return the body bytes of one read, maybe none; None at the end, be it a clean one or a `fault`.
+
+        A fault is not raised: each handler that a cancellation passes on its way out costs a percent of it.
 
         Cancellation: nothing has been consumed. Always a checkpoint.
         """
@@ -85,12 +89,9 @@ class HTTPConnection:
         if self._ended:
             await trio.lowlevel.checkpoint()
             return self._end()
-        try:
-            data = await self._answer.receive()
-        except ProviderError as exc:
-            return self._finish(exc)
+        data = await self._answer.receive()
         if data is None:
-            return self._finish(self._cut_gzip())
+            return self._finish(self._answer.fault or self._cut_gzip())
         if self._gzip is None and len(data) <= self._left:
             self._left -= len(data)
             try:
@@ -212,6 +213,6 @@ async def _read_error_body(answer: Answer, request: TransportRequest) -> str:
                         break
         except UnknownCoding as exc:
             return f"({exc})"
-        except (ProviderError, zlib.error):
+        except zlib.error:
             pass
     return body.decode("utf-8", "replace")

@@ -46,6 +46,7 @@ class DirectAnswer:
         self.closes_at_once: bool = True
         self.peer = peer
         self.bytes_received: int = 0
+        self.fault: ProviderError | None = None
         self._decoder = decoder
         self._stream = stream
         self._leftover = leftover  # came with the head
@@ -53,11 +54,11 @@ class DirectAnswer:
         self._closed = False
 
     async def receive(self) -> bytes | None:
-        """Return the body bytes of one read, maybe none; None at the end. ProviderError: it was cut."""
+        """Return the body bytes of one read, maybe none; None at the end, be it a clean one or a `fault`."""
         decoder = self._decoder
         if decoder.done or decoder.broken:
             await trio.lowlevel.checkpoint()
-            self._raise_if_broken()
+            self._end()
             return None
         if self._leftover:
             await checkpoint_with_data()
@@ -68,12 +69,14 @@ class DirectAnswer:
                 raw = self._stream.receive_now()
             except EOFError:
                 decoder.eof()
-                self._raise_if_broken()
+                self._end()
                 return None
             except BlockingIOError:
                 return b""
             except (OSError, trio.ClosedResourceError) as exc:
-                raise fault(exc, phase="body", peer=self.peer, bytes_received=self.bytes_received) from exc
+                self.fault = fault(exc, phase="body", peer=self.peer, bytes_received=self.bytes_received)
+                self.fault.__cause__ = exc
+                return None
         data = decoder.feed(raw)
         self.bytes_received += len(data)
         return data
@@ -87,10 +90,10 @@ class DirectAnswer:
         if place is None or not place.keep(self._stream, self._decoder, self.headers):
             self._stream.close()
 
-    def _raise_if_broken(self) -> None:
+    def _end(self) -> None:
         if self._decoder.broken:
             text = f"{self.peer} {self._decoder.broken}"
-            raise cut_off(text, phase="body", bytes_received=self.bytes_received)
+            self.fault = cut_off(text, phase="body", bytes_received=self.bytes_received)
 
 
 class DirectClient:

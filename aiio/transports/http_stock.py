@@ -73,7 +73,7 @@ class StockAnswer:
         self.peer = peer
         self.bytes_received: int = 0
         self._client, self._request, self._owned = client, request, owned
-        self._fault: ProviderError | None = None
+        self.fault: ProviderError | None = None
         self._head_came, self._finished = trio.Event(), trio.Event()
         self._scope = trio.CancelScope()
         self._put, self._take = trio.open_memory_channel[bytes](0)
@@ -89,19 +89,17 @@ class StockAnswer:
         nursery.start_soon(self._pump, headers)
         try:
             await self._head_came.wait()
-            if self._fault is not None and not self.status:
-                raise self._fault
+            if self.fault is not None and not self.status:
+                raise self.fault
         except BaseException:
             await self.aclose()
             raise
 
     async def receive(self) -> bytes | None:
-        """Return the next body bytes; None at the end. ProviderError: it was cut."""
+        """Return the next body bytes; None at the end, be it a clean one or a `fault`."""
         try:
             data = await self._take.receive()
         except trio.EndOfChannel:
-            if self._fault is not None:
-                raise self._fault from None
             return None
         self.bytes_received += len(data)
         return data
@@ -124,7 +122,7 @@ class StockAnswer:
                     self._take_head(response)
                     await self._hand_over(response)
         except Exception as exc:  # noqa: BLE001  # the lent client is foreign code, and this task never raises
-            self._fault = self._classified(exc, phase)
+            self.fault = self._classified(exc, phase)
         finally:
             self._put.close()
             self._head_came.set()

@@ -176,12 +176,13 @@ class Refusal:
         self.closes_at_once = False
         self.peer = peer
         self.bytes_received: int = 0
+        self.fault: ProviderError | None = None
         self._decoder = body_decoder(b"GET", head)
         self._stream = stream
         self._leftover = leftover  # came with the head
 
     async def receive(self) -> bytes | None:
-        """Return the body bytes of one read; None at the end. ProviderError: the connection broke."""
+        """Return the body bytes of one read; None at the end, be it a clean one or a `fault`."""
         if self._decoder.done or self._decoder.broken:
             await trio.lowlevel.checkpoint()
             return None
@@ -190,7 +191,9 @@ class Refusal:
             try:
                 raw = bytes(await self._stream.receive_some(READ_SIZE))
             except trio.BrokenResourceError as exc:
-                raise fault(exc, phase="body", peer=self.peer) from exc
+                self.fault = fault(exc, phase="body", peer=self.peer)
+                self.fault.__cause__ = exc
+                return None
             if not raw:
                 return None  # what of it came is all that is wanted
         data = self._decoder.feed(raw)

@@ -20,6 +20,7 @@ from pathlib import Path
 import trio
 
 import aiio
+from aiio.env.errors import ProviderError
 from aiio.transports.base import TransportRequest
 from aiio.transports.framing import SSEDecoder
 from aiio.transports.http_body import ChunkedDecoder
@@ -45,6 +46,7 @@ class MemoryAnswer:
     decoded = False
     closes_at_once = True
     peer = "memory"
+    fault: ProviderError | None = None
 
     def __init__(self, pieces: list[bytes]) -> None:
         self.headers: Mapping[str, str] = {"content-type": "text/event-stream"}
