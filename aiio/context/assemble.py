@@ -137,9 +137,9 @@ class Assembler:
         """Whether a provider could consume the message as it stands. Costs no joining."""
         return has_content(self._message) or any(slot.pieces for slot in self._slots.values())
 
-    def open_blocks(self) -> list[tuple[int, str]]:
-        """Return (content_index, block type) of the blocks that were started and not ended, in order."""
-        return sorted((index, slot.kind) for index, slot in self._slots.items() if slot.open)
+    def open_blocks(self) -> list[tuple[int, str, Callable[[], Block]]]:
+        """Return (content_index, block type, what returns the block) of blocks without an end, in order."""
+        return [(index, slot.kind, slot) for index, slot in sorted(self._slots.items()) if slot.open]
 
     def seal(self, *, cut: bool) -> Message | None:
         """Finish the live message and return it; None when nothing with content is in it.

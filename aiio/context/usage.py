@@ -115,9 +115,10 @@ def finalize_usage(reported: object, context: Iterable[Any] = (), message: Messa
         counts["source"] = usage.get("source", "provider")
     else:
         counts = estimate_usage(context, message)
-    total = counts["input_tokens"] + counts["output_tokens"]
-    head = {**counts, "total_tokens": total}
-    return {**head, **{key: value for key, value in usage.items() if key not in head}}
+    counts["total_tokens"] = counts["input_tokens"] + counts["output_tokens"]
+    for key, value in usage.items():
+        counts.setdefault(key, value)
+    return counts
 
 
 def usage_headers(headers: Mapping[str, str] | None, *, exclude: Collection[str] = ()) -> dict[str, str]:
@@ -167,22 +168,26 @@ def _twelfths(context: list[Any]) -> int:
 
 def _texts_of_messages(context: list[Any]) -> list[Any]:
     """Return the texts that count. Written for speed: a gauge asks after every answer, mostly in vain."""
-    blocks = [block for entry in context if not isinstance(entry["type"], str) for block in entry["content"]]
-    texts = [block.get("text") for block in blocks]
-    return texts + [_arguments_text(block["arguments"]) for block in blocks if "arguments" in block]
+    texts: list[Any] = []
+    keep = texts.append
+    for entry in context:
+        if not isinstance(entry["type"], str):
+            for block in entry["content"]:
+                keep(block.get("text"))
+                if "arguments" in block:
+                    keep(_arguments_text(block["arguments"]))
+    return texts
 
 
 def _texts_of_anything(context: list[Any]) -> list[str]:
     contents = (entry.get("content") for entry in context if isinstance(entry, dict) and not is_record(entry))
-    blocks = [
-        block
-        for content in contents
-        if isinstance(content, list)
-        for block in content
-        if isinstance(block, dict)
-    ]
-    texts = [block.get("text") for block in blocks]
-    texts += [_arguments_text(block["arguments"]) for block in blocks if "arguments" in block]
+    texts: list[Any] = []
+    for content in contents:
+        for block in content if isinstance(content, list) else ():
+            if isinstance(block, dict):
+                texts.append(block.get("text"))
+                if "arguments" in block:
+                    texts.append(_arguments_text(block["arguments"]))
     return [text for text in texts if isinstance(text, str)]
 
 

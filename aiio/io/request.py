@@ -102,16 +102,15 @@ class Request:
     def stop(self, cause: Cause, reason: str | None = None) -> None:
         """Stop from outside, now, in whatever phase. Sync, from any task or a callback of this request."""
         self._note(self._expired() or cause, reason)
-        self.scope.cancel(reason or cause.value)
+        self.scope.cancel(reason or str(cause))
 
     def _note(self, cause: Cause, reason: str | None = None, **found: Any) -> None:
         """Note why the request ends, unless something else was first."""
         if self._ending.cause is not None:
             return
-        silence = self._trace.silence(trio.current_time())
-        self._ending = Ending(
-            cause=cause, reason=reason, silence=silence, budget=self._budget(cause), **found
-        )
+        budget = self._budget(cause)
+        silence = 0.0 if budget is None else self._trace.silence(trio.current_time())
+        self._ending = Ending(cause=cause, reason=reason, silence=silence, budget=budget, **found)
         self._answer.over = True
 
     def _over(self) -> bool:
@@ -136,8 +135,8 @@ class Request:
         due, cause = self.scope.deadline, Cause.OVERALL
         if self._connect is not None and self._connect.deadline < due:
             due, cause = self._connect.deadline, Cause.CONNECT
-        if self._reading and self._stuck_at() < due:
-            due, cause = self._stuck_at(), Cause.STUCK
+        if self._reading and (stuck_at := self._stuck_at()) < due:
+            due, cause = stuck_at, Cause.STUCK
         return cause if due <= trio.current_time() else None
 
     def _stuck_at(self) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,7 +21,7 @@ from aiio.context.events import (
     Working,
 )
 from aiio.context.log import get_logger
-from aiio.context.types import REFUSED, Block, ContentType, Usage
+from aiio.context.types import REFUSED, ContentType, Usage
 from aiio.context.usage import finalize_usage
 from aiio.env.errors import ErrorKind, ProviderError
 
@@ -49,10 +48,10 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """None: it has not ended."""
     reason: str | None = None
     """What `kill(reason)` was given, or the class of a callback's exception."""
-    silence: float = 0.0
-    """Seconds without message data, at the moment of the note."""
     budget: float | None = None
     """Seconds that the limit allowed, when one fired."""
+    silence: float = 0.0
+    """Seconds without message data, when a limit fired."""
     fault: ProviderError | None = None
     crash: BaseException | None = None
     """What a callback raised."""
@@ -77,7 +76,7 @@ def _done(done: Done, answer: Answer, io: IO) -> Terminal:
     if done.message is not None:
         assembler.consume(done)
     message = assembler.seal(cut=False)
-    usage = finalize_usage(done.usage or _reported(answer.state), list(answer.context), message or {})
+    usage = finalize_usage(done.usage or _reported(answer.state), answer.context, message or {})
     if message is None and done.finish not in INTENDED_SILENCE:
         why = f" ({done.done_reason})" if done.done_reason else ""
         return _scrubbed(
@@ -106,7 +105,7 @@ def _cut(error: Error, answer: Answer, io: IO) -> tuple[list[BlockEvent], Error]
         assembler.consume(error)
     events += _closing(assembler)
     message = assembler.seal(cut=True)
-    usage = finalize_usage(error.usage or _reported(answer.state), list(answer.context), message or {})
+    usage = finalize_usage(error.usage or _reported(answer.state), answer.context, message or {})
     error = _scrubbed(
         msgspec.structs.replace(
             error,
@@ -194,16 +193,11 @@ _ENDS: dict[str, type[TextEnd | ThinkingEnd | ToolCallEnd]] = {
 def _closing(assembler: Assembler) -> list[BlockEvent]:
     """Return an end event for every block that is open; the assembler is not told: `seal` marks them cut."""
     events: list[BlockEvent] = []
-    content = assembler.message()["content"]
-    for index, kind in assembler.open_blocks():
+    for index, kind, block in assembler.open_blocks():
         event = _ENDS[kind](index)
-        event._block = partial(_same, content[index])
+        event._block = block
         events.append(event)
     return events
-
-
-def _same(block: Block) -> Block:
-    return block
 
 
 def _reported(state: Any) -> Usage | None:

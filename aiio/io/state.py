@@ -7,7 +7,7 @@ write in the documents is made from these tables.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import StrEnum
 
 import trio
 
@@ -23,7 +23,7 @@ class IOState(StrEnum):
     CLOSED = "closed"
 
 
-class Step(Enum):
+class Step(StrEnum):
     """What moves an IO from state to state."""
 
     WRITE = "write"
@@ -71,7 +71,7 @@ def move(state: IOState, step: Step) -> IOState:
     raise RuntimeError(f"no move from {state} by {step.value}")
 
 
-class Cause(Enum):
+class Cause(StrEnum):
     """Why a request ended. The first one to happen is the one reported."""
 
     ANSWERED = "answered"

@@ -72,16 +72,14 @@ class WriteTrace:
 
     def silence(self, now: float) -> float:
         """Return the seconds since the last message data, the head, or the first byte sent."""
-        for mark in (self.progress_at, self.sent_at, self.admitted_at):
-            if mark is not None:
-                return now - mark
-        return now - self.began_at
+        marks = (self.progress_at, self.sent_at, self.admitted_at, self.began_at)
+        return now - next(mark for mark in marks if mark is not None)
 
     def settled(self, terminal: Terminal) -> None:
         """Write the line `request.settled`: facts with keys, no content, no credential."""
         now = trio.current_time()
-        if self.head_at is not None and self.silence(now) >= GAP:
-            self._note_gap(now - self.silence(now), self.silence(now))
+        if self.head_at is not None and (silence := self.silence(now)) >= GAP:
+            self._note_gap(now - silence, silence)
         if not is_info_heard():
             return
         facts: dict[str, Any] = {

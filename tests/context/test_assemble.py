@@ -277,12 +277,19 @@ def test_content_is_there_from_the_first_character() -> None:
 def test_open_blocks_are_those_without_an_end() -> None:
     events = [TextDelta(1, "a"), ThinkingStart(0), ToolCallStart(2, "c", "n"), TextDelta(3, "b")]
     assembler = assembled(*events)
-    assert assembler.open_blocks() == [(0, "thinking"), (1, "text"), (2, "tool_call"), (3, "text")]
+
+    def opened() -> list[tuple[int, str]]:
+        found = assembler.open_blocks()
+        content = assembler.message()["content"]
+        assert all(block() is content[index] for index, _, block in found)
+        return [(index, kind) for index, kind, _ in found]
+
+    assert opened() == [(0, "thinking"), (1, "text"), (2, "tool_call"), (3, "text")]
     for event in (ThinkingEnd(0), TextEnd(1), ToolCallEnd(2)):
         assembler.consume(event)
-    assert assembler.open_blocks() == [(3, "text")]
+    assert opened() == [(3, "text")]
     assembler.consume(ThinkingStart(0))
-    assert assembler.open_blocks() == [(0, "thinking"), (3, "text")]
+    assert opened() == [(0, "thinking"), (3, "text")]
 
 
 B6_CASES: list[tuple[list[Any], list[Any] | None]] = [
