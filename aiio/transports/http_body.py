@@ -92,6 +92,10 @@ class ChunkedDecoder(BodyDecoder):
             return data
         if self.done or self.broken:
             return b""
+        if self._pending == b"\r\n" and self._width and data.endswith(b"\r\n"):
+            start = self._width - 2
+            if _lengths.get(b"\r\n" + data[:start]) == len(data) - start - 2:
+                return data[start:-2]  # one whole chunk: the most common read of a stream that is not fast
         pieces: list[bytes] = []
         position = 0
         if self._missing:
@@ -117,14 +121,15 @@ class ChunkedDecoder(BodyDecoder):
         Most heads are as wide as the one before, and have been seen before: one look-up, with the line ends
         around them, tells that.
         """
-        size, keep, known = len(data), pieces.append, _lengths.get
+        size, keep, known, width = len(data), pieces.append, _lengths.get, self._width
         while position < size:
-            start = position + self._width
-            length = known(data[position:start]) if start <= size else None
-            if length is None:
+            start = position + width
+            length = known(data[position:start])
+            if length is None or start > size:
                 start, length = self._other_head(data, position)
                 if not length:
                     return start
+                width = self._width
             position = start + length
             keep(data[start:position])
         self._missing = position - size

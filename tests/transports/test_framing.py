@@ -144,6 +144,12 @@ def test_D2_invalid_utf8_stays_in_its_own_frame() -> None:
     assert run(SSEDecoder(), [b"data: 1\n\ndata: \xff\n\ndata: 2\n\n"]) == [b"1", b"\xff", b"2"]
 
 
+def test_D5_an_event_without_data_between_reads_of_one_event_dispatches_nothing() -> None:
+    decoder = SSEDecoder()
+    reads = [b"data: a\n\n", b"data: \n\n", b"data: b\n\n", b"data:\n\n", b"data: c\n\n"]
+    assert [decoder.feed(read) for read in reads] == [[b"a"], [], [b"b"], [], [b"c"]]
+
+
 @pytest.mark.parametrize("size", [1, 4, 1000])
 def test_D5_comments_ids_and_empty_data_dispatch_nothing(size: int) -> None:
     wire = (

@@ -70,6 +70,31 @@ def test_many_chunks_of_lengths_seen_before_are_what_they_were(bodies: list[byte
     assert ours(ChunkedDecoder(), wire, size) == (b"".join(bodies), "done")
 
 
+@given(
+    bodies=st.lists(
+        st.sampled_from([b"data: x\n\n", b"\r\n", b"a\r\nb\r\n", b"y" * 16, b"x" * 300]), max_size=20
+    )
+)
+@example(bodies=[b"five\n", b"a\r\nb\n", b"five\n", b"y" * 16, b"z" * 16, b"five\n"])
+def test_a_read_that_is_one_chunk_brings_its_body(bodies: list[bytes]) -> None:
+    decoder = ChunkedDecoder()
+    for body in bodies:
+        assert decoder.feed(b"%x\r\n%s\r\n" % (len(body), body)) == body
+    assert decoder.feed(b"0\r\n\r\n") == b""
+    assert decoder.done
+
+
+@pytest.mark.parametrize("before", [1, 2])
+def test_a_read_that_only_looks_like_one_chunk_is_none(before: int) -> None:
+    ChunkedDecoder().feed(b"5\r\nhello\r\n" * 2)  # the head is known
+    decoder = ChunkedDecoder()
+    for _ in range(before):
+        assert decoder.feed(b"5\r\nhello\r\n") == b"hello"
+    assert decoder.feed(b"5\r\n\r\n") == b"\r\n"
+    assert decoder.feed(b"abc\r\n0\r\n\r\n") == b"abc"
+    assert decoder.done
+
+
 def test_lengths_are_remembered_but_not_without_bound() -> None:
     wires = [b"%x;%d\r\n%s\r\n" % (size, size, bytes(size)) for size in range(1, 3000)]
     decoder = ChunkedDecoder()
