@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -12,12 +12,13 @@ Line: TypeAlias = dict[str, Any]
 """One native message, as JSON data."""
 
 
-class PlainMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """Text or thinking and nothing else. In the order of the wire, which msgspec expects."""
+class PlainMessage(msgspec.Struct, gc=False):
+    """Text or thinking, and nothing else that is read. In the order of the wire, which msgspec expects."""
 
-    role: Literal["assistant"] = "assistant"
     content: str = ""
     thinking: str = ""
+    images: None = None
+    tool_calls: None = None
 
 
 class Plain(msgspec.Struct, gc=False):
