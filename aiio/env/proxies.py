@@ -31,11 +31,12 @@ def proxy_from_environment(url: str, environ: Mapping[str, str]) -> str | None:
     kind = _SCHEMES.get(url.partition(":")[0].lower())
     if kind is None:
         return None
-    # In a CGI process HTTP_PROXY comes from a request header `Proxy:`, so only the lower-case one counts.
-    upper = () if kind == "http" and "REQUEST_METHOD" in environ else (f"{kind.upper()}_PROXY",)
-    names = (f"{kind}_proxy", *upper, "all_proxy", "ALL_PROXY")
-    proxy = next((value for name in names if (value := environ.get(name, "").strip())), None)
-    if proxy is None:  # as mostly: before the URL is looked at
+    for name in (f"{kind}_proxy", f"{kind.upper()}_PROXY", "all_proxy", "ALL_PROXY"):
+        proxy = environ.get(name, "").strip()
+        # In a CGI process HTTP_PROXY comes from a request header `Proxy:`, so only the lower-case one counts.
+        if proxy and not (name == "HTTP_PROXY" and "REQUEST_METHOD" in environ):
+            break
+    else:  # as mostly: before the URL is looked at
         return None
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
