@@ -71,6 +71,7 @@ CONTENDERS = {
         Contender(name="httpx", module="read_httpx"),
         Contender(name="imports", module="do_imports"),
         Contender(name="instructions", module="do_instructions", program="valgrind"),
+        Contender(name="starts", module="do_starts", program="valgrind"),
         Contender(name="openai", module="read_openai", requirements=OFFICIAL),
         Contender(name="openai-websocket", module="read_openai_ws", requirements=OFFICIAL),
         Contender(name="anthropic", module="read_anthropic", requirements=OFFICIAL),

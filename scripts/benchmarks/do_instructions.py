@@ -39,22 +39,34 @@ def prepare(load: Load, folder: Path) -> None:
 def count(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
     """Return the instructions of each reading, and the digests of what was read, by reader, size, factor."""
     counts = f"{folder}/counts"
-    command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--dump-before=getppid"]
-    command += [f"--callgrind-out-file={counts}"]
-    child = [sys.executable, "-m", f"{__package__}.in_memory", str(folder)]
-    done = subprocess.run(
-        [*command, *child], capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": "0"}
+    digests: dict[str, str] = json.loads(
+        under_callgrind(counts, "in_memory", str(folder), options=["--instr-atstart=no"])
     )
-    if done.returncode:
-        raise RuntimeError(f"exit code {done.returncode}:\n{done.stderr[-800:]}")
-    digests: dict[str, str] = json.loads(done.stdout)
     return totals(counts, digests), digests
 
 
-def totals(counts: str, names: Iterable[str]) -> dict[str, int]:
-    """Return the instructions of each reading, from the dumps that callgrind has written as *counts*.N.
+def under_callgrind(counts: str, module: str, *arguments: str, options: Iterable[str] = ()) -> str:
+    """Run a *module* of this package under callgrind and return what it printed.
 
-    They are numbered from 1; those with odd numbers hold what came before a reading, the others a reading.
+    Each time that it calls `os.getppid`, what was executed since the last call is dumped as *counts*.N.
+    """
+    command = ["valgrind", "--tool=callgrind", "--dump-before=getppid", f"--callgrind-out-file={counts}"]
+    child = [sys.executable, "-m", f"{__package__}.{module}", *arguments]
+    done = subprocess.run(
+        [*command, *options, *child],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+    )
+    if done.returncode:
+        raise RuntimeError(f"exit code {done.returncode}:\n{done.stderr[-800:]}")
+    return done.stdout
+
+
+def totals(counts: str, names: Iterable[str]) -> dict[str, int]:
+    """Return the instructions of each part that counts, from the dumps written as *counts*.N.
+
+    They are numbered from 1; those with odd numbers hold what came before a part, the others a part.
     """
     return {name: total(Path(f"{counts}.{2 * number}")) for number, name in enumerate(names, start=1)}
 

@@ -21,6 +21,7 @@ TIMED = replace(PACED, content="timed")
 FIRST = Load(events=1)
 MANY = Load(events=200, streams=1000)
 COUNTED = Cell(contender="instructions", load=Load(events=500), rounds=1, passes=1)
+COUNTED_STARTS = Cell(contender="starts", load=replace(HELD, streams=150), rounds=1, passes=1)
 NDJSON = Load(content="ndjson")
 WEBSOCKET = Load(content="ws")
 CONTEXTS = Cell(contender="runs", load=Load(content="contexts", events=10_000), rounds=3, passes=1)
@@ -261,6 +262,20 @@ ROWS = (
         what="the same, the bare parser",
         ratio=Told(cell=COUNTED, name="bare_whole"),
         bracket=Told(cell=COUNTED, name="bare_single"),
+        goal=None,
+    ),
+    Row(
+        name="start-instructions",
+        what="instructions to start a request, aiio / stock httpx (bare trio, nursery, limits, h11 / httpx)",
+        ratio=Told(cell=COUNTED_STARTS, name="aiio_start_ratio"),
+        bracket=Told(cell=COUNTED_STARTS, name="least_start_ratio"),
+        goal=None,
+    ),
+    Row(
+        name="stop-instructions",
+        what="instructions to cancel one, aiio / stock httpx (bare trio, nursery, limits, h11 / httpx)",
+        ratio=Told(cell=COUNTED_STARTS, name="aiio_stop_ratio"),
+        bracket=Told(cell=COUNTED_STARTS, name="least_stop_ratio"),
         goal=None,
     ),
     Row(

@@ -6,16 +6,26 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+import trio
 from wsproto.frame_protocol import FrameProtocol
 
 import aiio
 from scripts.benchmarks import __main__ as command
-from scripts.benchmarks import contenders, do_imports, do_instructions, in_memory, measuring, read_aiio
+from scripts.benchmarks import (
+    contenders,
+    do_imports,
+    do_instructions,
+    do_starts,
+    in_memory,
+    measuring,
+    read_aiio,
+)
 from scripts.benchmarks.contenders import BenchError, Contender
 from scripts.benchmarks.do_context import WORK
 from scripts.benchmarks.figures import Cell, Ratio, Row, Seconds
@@ -31,7 +41,7 @@ from scripts.benchmarks.loads import (
 )
 from scripts.benchmarks.measuring import Loopback, Results, loopback_server, measure, read
 from scripts.benchmarks.read_bare import take, unchunk
-from scripts.benchmarks.reading import Meter
+from scripts.benchmarks.reading import Meter, hold
 from scripts.benchmarks.report import as_json, cost_table, ratio_table, verdict
 from scripts.benchmarks.rows import ROWS
 
@@ -286,6 +296,43 @@ def test_a_dump_without_totals_is_told(tmp_path: Path) -> None:
     dump.write_text("version: 1\n")
     with pytest.raises(RuntimeError, match=r"counts.1 has no totals"):
         do_instructions.total(dump)
+
+
+def test_starts_and_stops_are_counted_between_the_marks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    held = Load(content="held", events=1, streams=2)
+    digest = expected_digest(held)
+
+    def run(counts: str, module: str, *arguments: str) -> str:
+        assert (module, *arguments) == ("read_aiio", "http://there", held.path, "1")
+        for number in range(1, 6):
+            Path(f"{counts}.{number}").write_text(f"totals: {number * 100}\n")
+        return json.dumps({"sha256": digest})
+
+    monkeypatch.setattr(do_starts, "under_callgrind", run)
+    assert do_starts.count("aiio", "http://there", held, str(tmp_path)) == {"start": 100, "stop": 200}
+    digest = "another"
+    with pytest.raises(RuntimeError, match="aiio: the text received is not the text sent"):
+        do_starts.count("aiio", "http://there", held, str(tmp_path))
+
+
+async def test_holding_marks_where_starting_and_stopping_begin_and_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(os, "getppid", lambda: seen.append("mark"))
+
+    async def read_one(pieces: list[str], started: Callable[[], None]) -> None:
+        seen.append("asked")
+        started()
+        try:
+            await trio.sleep_forever()
+        finally:
+            seen.append("stopped")
+
+    await hold(read_one, Load(content="held", events=1, streams=2), None)
+    assert seen == ["mark", "asked", "asked", "mark", "mark", "stopped", "stopped", "mark"]
 
 
 def test_what_cannot_be_here_is_skipped_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
