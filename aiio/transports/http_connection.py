@@ -131,7 +131,10 @@ class HTTPConnection:
 
     def _finish(self, found: ProviderError | None, frames: Iterable[bytes] = ()) -> list[bytes] | None:
         self._ended, self._fault = True, found
-        return self._end([*frames, *self._framer.flush(cut=found is not None)])
+        try:
+            return self._end([*frames, *self._framer.flush(cut=found is not None)])
+        except FrameTooLong as exc:
+            return self._too_long(exc, [*frames])
 
     def _end(self, frames: list[bytes] | None = None) -> list[bytes] | None:
         """Return the last *frames*; when there are none, raise what ended the answer, or return None."""
