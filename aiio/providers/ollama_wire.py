@@ -13,7 +13,10 @@ Line: TypeAlias = dict[str, Any]
 
 
 class PlainMessage(msgspec.Struct, gc=False):
-    """Text or thinking, and nothing else that is read. In the order of the wire, which msgspec expects."""
+    """Text or thinking, and nothing else that is read. In the order of the wire, which msgspec expects.
+
+    What is not read is not checked either: a role in broken UTF-8 damages nothing that counts.
+    """
 
     content: str = ""
     thinking: str = ""

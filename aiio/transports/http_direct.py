@@ -74,8 +74,9 @@ class DirectAnswer:
             except BlockingIOError:
                 return b""
             except (OSError, trio.ClosedResourceError) as exc:
-                self.fault = fault(exc, phase="body", peer=self.peer, bytes_received=self.bytes_received)
-                self.fault.__cause__ = exc
+                # Without its traceback, which holds this frame: a circle, with the answer in it.
+                broke = exc.with_traceback(None)
+                self.fault = fault(broke, phase="body", peer=self.peer, bytes_received=self.bytes_received)
                 return None
         data = decoder.feed(raw)
         self.bytes_received += len(data)

@@ -191,8 +191,7 @@ class Refusal:
             try:
                 raw = bytes(await self._stream.receive_some(READ_SIZE))
             except trio.BrokenResourceError as exc:
-                self.fault = fault(exc, phase="body", peer=self.peer)
-                self.fault.__cause__ = exc
+                self.fault = fault(exc.with_traceback(None), phase="body", peer=self.peer)
                 return None
             if not raw:
                 return None  # what of it came is all that is wanted

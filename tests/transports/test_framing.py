@@ -150,6 +150,16 @@ def test_D5_an_event_without_data_between_reads_of_one_event_dispatches_nothing(
     assert [decoder.feed(read) for read in reads] == [[b"a"], [], [b"b"], [], [b"c"]]
 
 
+def test_a_read_of_one_event_is_told_from_one_of_several_and_from_one_too_long() -> None:
+    decoder = SSEDecoder()
+    assert decoder.feed(b"data: 0\n\n") == [b"0"]
+    assert decoder.feed(b"data: 1\n\ndata: 2\n\n") == [b"1", b"2"]
+    decoder = SSEDecoder(5)
+    assert decoder.feed(b"data: 0\n\n") == [b"0"]
+    with pytest.raises(FrameTooLong):
+        decoder.feed(b"data: 123456\n\n")
+
+
 @pytest.mark.parametrize("size", [1, 4, 1000])
 def test_D5_comments_ids_and_empty_data_dispatch_nothing(size: int) -> None:
     wire = (

@@ -84,6 +84,20 @@ def test_a_read_that_is_one_chunk_brings_its_body(bodies: list[bytes]) -> None:
     assert decoder.done
 
 
+def test_a_read_that_is_one_chunk_but_for_its_line_end_is_broken() -> None:
+    decoder = ChunkedDecoder()
+    assert [decoder.feed(b"5\r\nhello\r\n") for _ in range(2)] == [b"hello"] * 2
+    assert decoder.feed(b"5\r\nhelloXX") == b"hello"
+    assert decoder.broken == "sent a chunk that is longer than announced"
+
+
+def test_a_chunk_inside_a_chunk_is_its_body() -> None:
+    decoder = ChunkedDecoder()
+    reads = [b"5\r\nhello\r\n", b"5\r\nhello\r\n", b"a\r\n", b"5\r\nhello\r\n", b"\r\n0\r\n\r\n"]
+    assert [decoder.feed(read) for read in reads] == [b"hello", b"hello", b"", b"5\r\nhello\r\n", b""]
+    assert decoder.done
+
+
 @pytest.mark.parametrize("before", [1, 2])
 def test_a_read_that_only_looks_like_one_chunk_is_none(before: int) -> None:
     ChunkedDecoder().feed(b"5\r\nhello\r\n" * 2)  # the head is known

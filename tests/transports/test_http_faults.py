@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import socket
 import sys
@@ -12,10 +13,10 @@ import pytest
 import trio
 from trio.testing import MockClock, assert_checkpoints, wait_all_tasks_blocked
 
-from aiio.env.errors import ProviderError
+from aiio.env.errors import HttpStatusError, ProviderError
 from aiio.transports.base import TransportRequest
 from aiio.transports.http import HTTPTransport
-from aiio.transports.http_direct import exchange
+from aiio.transports.http_direct import DirectAnswer, exchange
 from aiio.transports.http_socket import READ_SIZE, PlainStream
 from tests.faults.peer import open_files
 from tests.serving import (
@@ -118,9 +119,23 @@ async def test_E5_a_reset_in_mid_body_comes_after_the_frames(any_transport: HTTP
             await read_into(frames, connection, seen)
         assert frames == [b"1"]
         assert (caught.value.kind, caught.value.detail["phase"]) == ("network", "body")
+        assert caught.value.__cause__ is not None  # what the socket, or the library that reads it, raised
         with pytest.raises(ProviderError):  # and stays that way
             await connection.receive()
         await connection.aclose()
+
+
+async def test_M1_an_error_body_that_breaks_leaves_no_circle(transport: HTTPTransport) -> None:
+    wire = b"HTTP/1.1 500 Oops\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n"
+    gc.collect()
+    gc.disable()
+    try:
+        async with serve(raw(wire), reset()) as server, trio.open_nursery() as nursery:
+            with pytest.raises(HttpStatusError, match="500"):
+                await transport.open(TransportRequest(url=server.url), nursery)
+        assert not [True for kept in gc.get_objects() if isinstance(kept, DirectAnswer)]
+    finally:
+        gc.enable()
 
 
 async def read_into(frames: list[bytes], connection: object, seen: trio.Event) -> None:
