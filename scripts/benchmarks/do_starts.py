@@ -1,4 +1,4 @@
-"""Instructions to start a request and to stop it, counted by callgrind: the same figures on any day.
+"""Instructions to start a request and to stop it, counted by callgrind: figures that hardly vary.
 
 `python -m scripts.benchmarks.do_starts SERVER LOAD PASSES` lets each of READERS hold the streams of LOAD
 under `valgrind --tool=callgrind`; `hold` says where counting begins and ends. The kernel is not counted.

@@ -479,9 +479,8 @@ async def test_J2_a_plain_body_is_capped_too(any_transport: HTTPTransport) -> No
         server.script(respond(sse(b"1", b"x" * 100)))
         outcome = await ask(any_transport, server.url, max_frame_bytes=99)
         assert (outcome.frames, outcome.kind) == ([b"1"], "malformed")
-        server.script(
-            respond(b'data: {"a":1}\n\ndata:' + b"1" * 18)
-        )  # seen to be too long when the body ends
+        # That a last event without its line end is too long is seen when the body ends.
+        server.script(respond(b'data: {"a":1}\n\ndata:' + b"1" * 18))
         outcome = await ask(any_transport, server.url, max_frame_bytes=10)
         assert (outcome.frames, outcome.kind) == ([b'{"a":1}'], "malformed")
         assert "longer than 10 bytes" in outcome.text
